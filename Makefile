@@ -1,0 +1,34 @@
+# make demo | make test | make check | make setup
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+WORKERS ?= 2
+
+.PHONY: demo test check setup bench clean
+
+demo: setup  ## train the default encoder on the built-in task and show the difference
+	@$(BIN)/pairtune demo
+
+test: setup  ## the whole test suite
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+check: setup  ## style, types, import direction
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+setup: $(INSTALLED)  ## .venv with everything that is needed
+
+# torch first and pinned: an open range would pull gigabytes of CUDA packages onto a machine without a GPU
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pairtune needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
+	@echo "setting up $(VENV): about 1 GB of packages, a minute or two"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $(INSTALLED)
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,265 @@
+"""The command line: parses, calls, prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pairtune.errors import UserError
+
+if TYPE_CHECKING:
+    from pairtune.pairs import Task
+    from pairtune.results import Run
+
+app = typer.Typer(
+    help="Fine-tune sentence encoders to score pairs of texts.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+screen = Console()
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one flat JSON object instead of a table.")]
+DataFile = Annotated[Path | None, typer.Option("--data", help="Your own pairs: .csv, .tsv, .jsonl or .parquet.")]
+LeftColumn = Annotated[str, typer.Option("--left", help="With --data: the column of the left text.")]
+RightColumn = Annotated[str, typer.Option("--right", help="With --data: the column of the right text.")]
+LabelColumn = Annotated[str | None, typer.Option("--label", help="With --data: the column of the label; none: all are positive.")]
+Split = Annotated[str, typer.Option(help="train, dev, test, or an extra split of the task.")]
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    """Fine-tune sentence encoders to score pairs of texts."""
+    if version:
+        from pairtune import __version__
+
+        print(__version__)
+        raise typer.Exit
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+
+def main() -> NoReturn:
+    """Run the command line: a user's mistake ends in one message, not in a traceback."""
+    try:
+        app()
+    except UserError as problem:
+        if "--debug" in sys.argv:
+            raise
+        print(f"pairtune: {problem}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(0)
+
+
+@app.command()
+def tasks(as_json: JsonFlag = False) -> None:
+    """List the tasks: found where, rows per split, or how to get them."""
+    from pairtune.tasks import TASKS, task_status
+
+    found = {name: task_status(name) for name in TASKS}
+    if as_json:
+        print(json.dumps({name: {"found": status.found, "rows": status.rows, "says": status.says} for name, status in found.items()}))
+        return
+    table = Table("task", "kind", "metric", "train", "dev", "test", "status")
+    for name, status in found.items():
+        rows = [f"{status.rows[split]:,}" if status.found else "–" for split in ("train", "dev", "test")]
+        table.add_row(name, TASKS[name].kind, TASKS[name].metric, *rows, status.says)
+    screen.print(table)
+
+
+@app.command()
+def train(
+    recipe: Annotated[str | None, typer.Argument(help="A .toml file, or a shipped recipe such as stsb/combo.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: loss.temperature=0.05")] = None,
+    model: Annotated[str | None, typer.Option(help="Encoder: minilm, mpnet, a folder, or a name on the hub.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas: 1,2,3,4,5")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; default runs/<recipe>.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Throw away what is in the folder.")] = False,
+    data: DataFile = None,
+    left: LeftColumn = "left",
+    right: RightColumn = "right",
+    label: LabelColumn = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Train a recipe, one run per seed, and keep the model that is best on dev."""
+    from pairtune.recipe import read_recipe
+    from pairtune.train import run_seeds
+
+    task = read_own_data(data, left, right, label)
+    if recipe is None and task is None:
+        raise UserError("nothing to train: name a recipe (pairtune recipes lists them), or give your own pairs with --data")
+    overrides = [*(settings or ()), *([f'encoder="{model}"'] if model else ()), *([f"seeds=[{seeds}]"] if seeds else ())]
+    chosen = read_recipe(recipe or default_recipe(task), overrides)
+    folder = out or Path("runs") / (chosen.name.replace("/", "-") if data is None else data.stem)
+    try:
+        runs = run_seeds(chosen, chosen.seeds, out=folder, task=task, resume=resume, overwrite=overwrite)
+    except KeyboardInterrupt:
+        print(f"\nstopped; what is done is kept in {folder}: the same command with --resume goes on", file=sys.stderr)
+        raise typer.Exit(130) from None
+    print_runs(runs, folder, as_json)
+
+
+@app.command()
+def recipes() -> None:
+    """List the shipped recipes."""
+    from pairtune.recipe import shipped_recipes
+
+    print("\n".join(shipped_recipes()))
+
+
+@app.command()
+def evaluate(
+    model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
+    task: Annotated[str | None, typer.Argument(help="A task, unless --data is given.")] = None,
+    split: Split = "test",
+    data: DataFile = None,
+    left: LeftColumn = "left",
+    right: RightColumn = "right",
+    label: LabelColumn = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Score a model on a split of a task."""
+    chosen = choose_task(task, read_own_data(data, left, right, label))
+    from pairtune.sbert.encoder import load_encoder
+    from pairtune.sbert.evaluator import evaluate_task
+
+    print_scores(evaluate_task(load_encoder(model), chosen, [split])[split], as_json)
+
+
+@app.command()
+def metrics(
+    task: Annotated[str, typer.Argument(help="The task whose split was scored.")],
+    scores: Annotated[Path, typer.Option(help="One number per line in the split's order (in a search: query by query), or .npy.")],
+    split: Split = "test",
+    dev_scores: Annotated[Path | None, typer.Option(help="Scores of the dev split: the threshold of F1 is chosen there.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Score any system's numbers, so that BM25 or a cross-encoder stands on the same footing."""
+    from pairtune.metrics import best_threshold, score_split
+    from pairtune.results import read_scores
+
+    chosen = choose_task(task, None)
+    pairs = chosen.split(split)
+    threshold = None
+    if dev_scores is not None and "F1" in chosen.metrics:
+        threshold = best_threshold(read_scores(dev_scores, chosen.dev), chosen.dev.positives(chosen.threshold))
+    values = score_split(pairs, read_scores(scores, pairs), chosen.metrics, positive_above=chosen.threshold, threshold=threshold)
+    print_scores(values, as_json)
+    if "F1" in chosen.metrics and threshold is None:
+        print("F1 needs a threshold from dev: give --dev-scores; F1@best is chosen on the scored set itself", file=sys.stderr)
+
+
+@app.command()
+def score(
+    model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
+    file: Annotated[Path | None, typer.Argument(help="Pairs to score: .csv, .tsv, .jsonl or .parquet.")] = None,
+    left: Annotated[str, typer.Option(help="The left text; with a file, its column.")] = "left",
+    right: Annotated[str, typer.Option(help="The right text; with a file, its column.")] = "right",
+) -> None:
+    """Print the score of a pair of texts, or of every pair of a file, one per line."""
+    from pairtune.sbert.encoder import load_encoder
+    from pairtune.sbert.evaluator import score_pairs
+    from pairtune.tasks.table import read_pairs
+
+    lefts, rights = read_pairs(file, left, right) if file else ([left], [right])
+    for value in score_pairs(load_encoder(model), lefts, rights):
+        print(f"{value:.6f}")
+
+
+@app.command()
+def search(
+    model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
+    corpus: Annotated[Path, typer.Argument(help="Texts to search: one per line, or a table with --column.")],
+    query: Annotated[str | None, typer.Argument(help="What to look for; none: ask at a prompt.")] = None,
+    column: Annotated[str, typer.Option(help="The column of the texts, where the corpus is a table.")] = "text",
+    top: Annotated[int, typer.Option(help="How many to show.")] = 5,
+) -> None:
+    """Find the nearest texts of a corpus; the index is kept beside it."""
+    from pairtune.sbert.encoder import load_encoder
+    from pairtune.sbert.search import open_index
+    from pairtune.tasks.table import read_texts
+
+    texts = read_texts(corpus, column)
+    encoder = load_encoder(model)
+    index = open_index(encoder, texts, beside=corpus)
+    for text in [query] if query is not None else ask("search: "):
+        for value, found in index.search(encoder, text, top):
+            print(f"{value:.4f}  {found}")
+
+
+@app.command()
+def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo")) -> None:
+    """Train the default encoder to find a function from what it does, and show the difference."""
+    from pairtune.demo import show_searches
+    from pairtune.recipe import read_recipe
+    from pairtune.train import run_seeds
+
+    runs = run_seeds(read_recipe("stdlib/demo"), (1,), out=out, resume=True)
+    print_runs(runs, out, as_json=False)
+    before, after = (scores["test"]["HP@1"] for scores in (runs[0].before, runs[0].after))
+    show_searches(out / "model", screen)
+    print(f"HP@1 {before:.3f} → {after:.3f}")
+
+
+def read_own_data(data: Path | None, left: str, right: str, label: str | None) -> Task | None:
+    """The user's own pairs as a task, where there are any."""
+    from pairtune.tasks.table import read_table
+
+    return None if data is None else read_table(data, left, right, label)
+
+
+def default_recipe(task: Task | None) -> str:
+    """Pairs that are all positive are contrasted with each other; labels are learned too where there are any."""
+    positives_only = task is not None and bool((task.train.label == 1).all())
+    return "own/positives" if positives_only else "own/labelled"
+
+
+def choose_task(name: str | None, own: Task | None) -> Task:
+    """The user's own task, or the named one."""
+    from pairtune.tasks import load_task
+
+    if (name is None) == (own is None):
+        raise UserError("give either the name of a task (pairtune tasks lists them) or your own pairs with --data")
+    return own or load_task(str(name))
+
+
+def ask(prompt: str) -> Any:
+    """Lines from the user until an empty one or the end of input."""
+    while True:
+        try:
+            line = input(prompt).strip()
+        except EOFError:
+            return
+        if not line:
+            return
+        yield line
+
+
+def print_scores(values: dict[str, float], as_json: bool) -> None:
+    """Figures by name: a JSON object, or a line each."""
+    if as_json:
+        print(json.dumps({name: round(value, 6) for name, value in values.items()}))
+    else:
+        print("\n".join(f"{name:<10} {value:.4f}" for name, value in values.items()))
+
+
+def print_runs(runs: list[Run], folder: Path, as_json: bool) -> None:
+    """Before and after for every seed, their mean, and where the model is."""
+    from pairtune.report.runs import summarise, table_of_runs
+
+    if as_json:
+        print(json.dumps(summarise(runs)))
+        return
+    screen.print(table_of_runs(runs))
+    print(f"model: {folder / 'model'}")

@@ -1,0 +1,31 @@
+"""What the first command shows: the same searches before and after training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from pairtune.sbert.encoder import load_encoder
+from pairtune.sbert.search import Index
+from pairtune.tasks import load_task
+
+QUERIES = (
+    "split a path into directory and file name",
+    "wait until all threads have reached this point",
+    "turn a number of seconds into local time",
+)
+
+
+def show_searches(model: Path, screen: Console, top: int = 3) -> None:
+    """Three searches among the functions of the modules that were held out, by the encoder as it came and as it is now."""
+    corpus = load_task("stdlib").test.corpus or ()
+    encoders = {"before": load_encoder("minilm"), "after": load_encoder(str(model))}
+    indexes = {name: Index.build(encoder, corpus) for name, encoder in encoders.items()}
+    for query in QUERIES:
+        table = Table("before", "after", title=f"“{query}”", title_justify="left")
+        found = [indexes[name].search(encoder, query, top) for name, encoder in encoders.items()]
+        for before, after in zip(*found, strict=True):
+            table.add_row(*(f"{score:.2f}  {text}" for score, text in (before, after)))
+        screen.print(table)

@@ -1,0 +1,94 @@
+"""The folder of a run: what is in it, whether it may be written to, and what a resumed run finds there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pairtune.errors import UserError
+from pairtune.recipe import Recipe
+from pairtune.results import Run, append_record
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """`recipe.json` from the start, `checkpoints/` while it trains, `model/` and `record.json` when it is done."""
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: Path, recipe: Recipe, seed: int, *, resume: bool = False, overwrite: bool = False) -> RunFolder:
+        """A new folder, or the one of an unfinished run of the same recipe; a finished run is never lost silently."""
+        folder = cls(path)
+        if overwrite and (path / "recipe.json").exists():
+            shutil.rmtree(path)
+        asked = {"seed": seed, "recipe": recipe.model_dump(mode="json", exclude={"seeds"})}
+        if (path / "recipe.json").exists():
+            folder._check_same(asked)
+            if folder.finished and not resume:
+                raise UserError(f"{path} holds a finished run: give another --out, or --overwrite to lose it")
+            if not folder.finished and not resume:
+                raise UserError(f"{path} holds an unfinished run: --resume goes on with it, --overwrite starts again")
+        elif path.exists() and any(path.iterdir()):
+            raise UserError(f"{path} is not empty and not a run of ours: give another --out")
+        else:
+            write_whole(path / "recipe.json", json.dumps(asked, indent=1))
+        return folder
+
+    def _check_same(self, asked: dict[str, Any]) -> None:
+        found = json.loads((self.path / "recipe.json").read_text())
+        if found != asked:
+            changed = ", ".join(_differences(found, asked))
+            raise UserError(f"{self.path} holds a run with other settings ({changed}): give another --out, or --overwrite")
+
+    @property
+    def finished(self) -> bool:
+        """The record is written last."""
+        return (self.path / "record.json").exists()
+
+    @property
+    def model(self) -> Path:
+        """Where the tuned model ends up."""
+        return self.path / "model"
+
+    def stage(self, number: int) -> Path:
+        """Where the checkpoints of a stage are, and its model when it is done."""
+        return self.path / "checkpoints" / f"stage-{number}"
+
+    def record(self) -> Run:
+        """The record of a finished run."""
+        return Run.model_validate_json((self.path / "record.json").read_text())
+
+    def remember(self, name: str, compute: Callable[[], Any]) -> Any:
+        """A value that a resumed run need not compute again."""
+        path = self.path / f"{name}.json"
+        if not path.exists():
+            write_whole(path, json.dumps(compute()))
+        return json.loads(path.read_text())
+
+    def finish(self, run: Run, results: Path) -> None:
+        """Append the record, then mark the folder as finished and drop what only a resume would need."""
+        append_record(results, run)
+        write_whole(self.path / "record.json", run.model_dump_json(indent=1))
+        shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write aside, then rename: a reader sees the old file or the new one, never half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.part")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
+
+
+def _differences(found: Any, asked: Any, where: str = "") -> list[str]:
+    if isinstance(found, dict) and isinstance(asked, dict):
+        keys = dict.fromkeys([*found, *asked])
+        return [line for key in keys for line in _differences(found.get(key), asked.get(key), f"{where}.{key}".lstrip("."))]
+    if isinstance(found, list) and isinstance(asked, list) and len(found) == len(asked):
+        return [line for i, (a, b) in enumerate(zip(found, asked, strict=True)) for line in _differences(a, b, f"{where}.{i}")]
+    return [] if found == asked else [f"{where} is {found!r} there, {asked!r} now"]

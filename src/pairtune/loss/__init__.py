@@ -1,0 +1,1 @@
+"""The losses of the paper as pure functions of tensors."""

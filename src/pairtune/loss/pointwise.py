@@ -1,0 +1,49 @@
+"""Losses that look at the cosine of each pair: mean squared error (eq. 6's second part) and Pearson's correlation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from pairtune.loss.normalise import scale_rows
+from pairtune.loss.terms import exact, flat_labels, without_autocast
+
+CONSTANT = 1e-6  # values whose deviation is this small beside the largest of them differ by rounding only
+
+
+def cosines(left: Tensor, right: Tensor) -> Tensor:
+    """The cosine of each pair, 0 where a vector is zero. (m, n) and (m, n) to (m,)."""
+    left, right = exact(left, right)
+    return (scale_rows(left) * scale_rows(right)).sum(dim=1)
+
+
+def mse_of_cosines(left: Tensor, right: Tensor, labels: Tensor) -> Tensor:
+    """mean over all pairs of (cos(qᵢ, aᵢ) − yᵢ)². left, right: (m, n); labels: (m,). A scalar."""
+    with without_autocast(left):
+        cosine = cosines(left, right)
+        return (cosine - flat_labels(labels, cosine).to(cosine.dtype)).square().mean()
+
+
+def pearson_loss(left: Tensor, right: Tensor, labels: Tensor) -> Tensor:
+    """1 − r between the cosines and the labels of the batch. left, right: (m, n); labels: (m,). A scalar in 0…2.
+
+    Where either side is constant r is undefined: it counts as 0, with a gradient of zeros.
+    """
+    with without_autocast(left):
+        cosine = cosines(left, right)
+        label = flat_labels(labels, cosine).to(cosine.dtype)
+        (x, x_varies), (y, y_varies) = _centre(cosine), _centre(label)
+        defined = x_varies & y_varies
+        spread = torch.where(defined, x.square().sum() * y.square().sum(), 1).sqrt()
+        return 1 - torch.where(defined, (x * y).sum() / spread, 0)
+
+
+POINTWISE: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {"mse": mse_of_cosines, "pearson": pearson_loss}
+
+
+def _centre(values: Tensor) -> tuple[Tensor, Tensor]:
+    """The values less their mean, and whether they vary at all. (m,) to (m,) and a scalar bool."""
+    centred = values - values.mean()
+    return centred, centred.detach().abs().amax() > CONSTANT * values.detach().abs().amax()

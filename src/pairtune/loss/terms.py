@@ -1,0 +1,81 @@
+"""What the losses are made of: similarities, which pairs are positive, and the softmax term of one direction."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor
+
+from pairtune.errors import UserError
+
+Temperature = float | Tensor
+
+
+def similarity(left: Tensor, right: Tensor, temperature: Temperature) -> Tensor:
+    """S = QAᵀ/τ: entry [i, j] is left i against right j. (m, n) and (m, n) to (m, m)."""
+    return left @ right.T / temperature
+
+
+def softmax_term(similarity: Tensor, positive: Tensor) -> Tensor:
+    """How hard it is for each left text to find its own right text (eq. 3, L0). L1 is the same of the transpose.
+
+    similarity: (m, m), already divided by τ; positive: (m,) bool. A scalar: the sum over positives, divided by m.
+
+    >>> softmax_term(torch.zeros(4, 4), torch.ones(4, dtype=bool))   # nothing known: log 4
+    tensor(1.3863)
+    """
+    cost = torch.logsumexp(similarity, dim=1) - similarity.diagonal()  # (m,)
+    return torch.where(positive, cost, 0).sum() / len(similarity)
+
+
+def hide_known_positives(similarity: Tensor, positive: Tensor, left_ids: Tensor, right_ids: Tensor) -> Tensor:
+    """Take out of the denominators what is known not to be a negative.
+
+    Entry [i, j], i ≠ j, becomes −∞ when left text i and right text j are, somewhere in the batch, the two texts
+    of a positive pair. So neither the other positives of a text nor further copies of its own partner push it away,
+    in both directions. A pair's own entry always stays. similarity: (m, m); positive: (m,) bool; ids: (m,) integers.
+    """
+    lefts, left = left_ids.unique(return_inverse=True)
+    rights, right = right_ids.unique(return_inverse=True)
+    known = positive.new_zeros(len(lefts), len(rights))
+    known[left[positive], right[positive]] = True
+    hidden = known[left][:, right].fill_diagonal_(False)  # (m, m)
+    return similarity.masked_fill(hidden, -torch.inf)
+
+
+def positives(labels: Tensor | None, threshold: float, like: Tensor) -> Tensor:
+    """Which of the m pairs of `like` are positive: y > t, strictly, or all of them without labels. (m,) bool."""
+    if labels is None:
+        return torch.ones(len(like), dtype=torch.bool, device=like.device)
+    return flat_labels(labels, like) > threshold
+
+
+def flat_labels(labels: Tensor, like: Tensor) -> Tensor:
+    """One label for each of the m pairs of `like`, on its device. (m,) or (m, 1) to (m,)."""
+    if labels.numel() != len(like):
+        raise UserError(f"{len(like)} pairs but labels of shape {tuple(labels.shape)}: give one label per pair")
+    if labels.device.type == "cpu":  # elsewhere the check would make the host wait for the device at every step
+        check_labels(labels)
+    return labels.reshape(-1).to(like.device)
+
+
+def check_labels(labels: Tensor) -> None:
+    """Refuse NaN, which no comparison with a threshold would notice."""
+    bad = labels.reshape(-1).isnan()
+    if bad.any():
+        raise UserError(f"the label of pair {int(bad.nonzero()[0])} of the batch is NaN: give every pair a number")
+
+
+def exact(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """The two sides in one dtype of at least float32; refused where they are not m pairs of vectors of width n."""
+    if left.ndim != 2 or left.shape != right.shape or not len(left):
+        shapes = f"left of shape {tuple(left.shape)} and right of shape {tuple(right.shape)}"
+        raise UserError(f"{shapes}: a batch of pairs is two matrices of the same shape (pairs, width), with at least one pair")
+    dtype = torch.promote_types(torch.promote_types(left.dtype, right.dtype), torch.float32)
+    return left.to(dtype), right.to(dtype)
+
+
+def without_autocast(like: Tensor) -> AbstractContextManager[None]:
+    """Inside, products stay in the dtype of their inputs: bf16 similarities divided by a small τ are noise."""
+    return torch.autocast(device_type=like.device.type, enabled=False)

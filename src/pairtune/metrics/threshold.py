@@ -1,0 +1,33 @@
+"""F1, and the threshold above which a pair is called positive."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def f1_at(scores: np.ndarray, positive: np.ndarray, threshold: float) -> float:
+    """F1 of calling positive every pair whose score lies above the threshold; 0 when none is right.
+
+    >>> f1_at(np.array([0.9, 0.4, 0.1]), np.array([True, True, False]), 0.5)
+    0.6666666666666666
+    """
+    called = scores > threshold
+    right = int(np.sum(called & positive))
+    return 2 * right / (int(called.sum()) + int(positive.sum())) if right else 0.0
+
+
+def best_threshold(scores: np.ndarray, positive: np.ndarray) -> float:
+    """The threshold with the highest F1, half-way between two neighbouring scores so that it carries over.
+
+    Equal scores are never parted; among equally good thresholds the highest is taken.
+    """
+    if not positive.any():
+        return float(scores.max()) if len(scores) else 0.0
+    falling = np.argsort(-scores, kind="stable")
+    ranked = scores[falling]
+    right = np.cumsum(positive[falling])
+    f1 = 2 * right / (np.arange(1, len(ranked) + 1) + positive.sum())
+    below = np.append(ranked[1:], -np.inf)
+    f1[ranked == below] = -1.0  # no threshold lies between two equal scores
+    cut = int(np.argmax(f1))
+    return float(ranked[cut] - 1e-6 if np.isinf(below[cut]) else (ranked[cut] + below[cut]) / 2)

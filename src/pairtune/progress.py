@@ -1,0 +1,48 @@
+"""Progress that a person can read: a bar in a terminal, a line now and then in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+QUIET_SECONDS = 2.0  # what is faster than this needs no progress
+LOG_EVERY_SECONDS = 10.0
+
+
+def say(message: str) -> None:
+    """One line to standard error, where progress belongs: standard output stays clean for figures."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def track(items: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
+    """Yield the items, showing how far along we are once it has taken more than two seconds."""
+    if total is None and hasattr(items, "__len__"):
+        total = len(items)
+    if sys.stderr.isatty():
+        yield from _track_on_a_terminal(items, what, total)
+    else:
+        yield from _track_in_a_log(items, what, total)
+
+
+def _track_on_a_terminal(items: Iterable[Item], what: str, total: int | None) -> Iterator[Item]:
+    from rich.console import Console
+    from rich.progress import track as rich_track
+
+    yield from rich_track(items, what, total=total, console=Console(stderr=True), transient=True)
+
+
+def _track_in_a_log(items: Iterable[Item], what: str, total: int | None) -> Iterator[Item]:
+    started = time.monotonic()
+    next_line = started + QUIET_SECONDS
+    for done, item in enumerate(items):
+        now = time.monotonic()
+        if now >= next_line:
+            share = f"{done:,} of {total:,}" if total else f"{done:,}"
+            left = f", {(now - started) / done * (total - done):.0f} s left" if total and done else ""
+            say(f"{what}: {share}{left}")
+            next_line = now + LOG_EVERY_SECONDS
+        yield item

@@ -1,0 +1,1 @@
+"""What is shown of finished runs: reads records only, no torch, no training."""

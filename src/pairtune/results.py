@@ -1,0 +1,101 @@
+"""The record of a finished run, and the files that records are appended to."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pairtune.errors import UserError
+from pairtune.progress import say
+
+Scores = dict[str, float]
+
+
+class Epoch(BaseModel):
+    """What one epoch did: its stage and number from 1, the mean training loss, the dev scores, τ if it is learned."""
+
+    model_config = ConfigDict(frozen=True)
+
+    stage: int
+    epoch: int
+    loss: float | None = None
+    dev: Scores
+    temperature: float | None = None
+
+
+class Run(BaseModel):
+    """One finished training: what was asked, what came out, and on what it ran.
+
+    before, after: scores per split of the encoder as it came and as it was saved. model: the folder's path.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    task: str
+    encoder: str
+    seed: int
+    metric: str
+    recipe: dict[str, Any]
+    before: dict[str, Scores]
+    after: dict[str, Scores]
+    epochs: list[Epoch]
+    best_epoch: int
+    pairs: dict[str, int]
+    notes: list[str] = []
+    seconds: float
+    pairs_per_second: float
+    device: str
+    versions: dict[str, str]
+    commit: str | None = None
+    finished: str
+    model: str
+
+    def dev_score(self) -> float:
+        """The main metric on dev, by which seeds are chosen."""
+        return self.after["dev"][self.metric]
+
+
+def append_record(path: Path, run: Run) -> None:
+    """Add one line that survives whatever happens next: locked, whole, and on the disk before we return."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab+") as file:
+        _lock(file.fileno())
+        start = file.seek(0, os.SEEK_END)
+        if start:
+            file.seek(start - 1)
+            if file.read(1) != b"\n":  # a process died while it was writing: leave its half line, start a new one
+                file.write(b"\n")
+        file.write(run.model_dump_json().encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_records(path: Path) -> list[Run]:
+    """All records of a .jsonl file, or of every .jsonl file in a folder; a broken line is named and passed over."""
+    if not path.exists():
+        raise UserError(f"no results at {path}: train something first, or give the path of a .jsonl file")
+    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    return [run for file in files for run in _read_file(file)]
+
+
+def _read_file(path: Path) -> Iterator[Run]:
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield Run.model_validate_json(line)
+        except ValidationError as problem:
+            say(f"{path}, line {number}: not a run record ({problem.error_count()} problems), passed over")
+
+
+def _lock(descriptor: int) -> None:
+    if sys.platform != "win32":
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,0 +1,1 @@
+"""All that sentence-transformers asks of us, and nowhere else."""

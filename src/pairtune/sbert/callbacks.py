@@ -1,0 +1,180 @@
+"""What happens around the steps of the host's trainer: progress, throughput, and checkpoints that are known to be whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from pairtune.progress import LOG_EVERY_SECONDS, QUIET_SECONDS, say
+
+SEAL = "complete.json"
+CLOCK = "clock.json"
+
+
+class Clock(TrainerCallback):
+    """Seconds and pairs of the epochs, carried over a resume: evaluation and saving do not count, data loading does."""
+
+    def __init__(self, pairs_per_epoch: int) -> None:
+        self.pairs_per_epoch = pairs_per_epoch
+        self.seconds = 0.0
+        self.pairs = 0.0
+        self._mark = 0.0
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Take up the figures of the checkpoint that training goes on from."""
+        saved = Path(args.output_dir) / f"checkpoint-{state.global_step}" / CLOCK
+        if state.global_step and saved.is_file():
+            values = json.loads(saved.read_text())
+            self.seconds, self.pairs = values["seconds"], values["pairs"]
+
+    def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """The clock runs from here."""
+        self._mark = time.perf_counter()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Another step, with all that it waited for."""
+        now = time.perf_counter()
+        self.seconds, self._mark = self.seconds + now - self._mark, now
+        self.pairs += self.pairs_per_epoch * args.num_train_epochs / state.max_steps
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Keep the figures with the checkpoint."""
+        if state.is_world_process_zero:
+            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            (folder / CLOCK).write_text(json.dumps({"seconds": self.seconds, "pairs": self.pairs}))
+
+    @property
+    def pairs_per_second(self) -> float:
+        """The throughput of the steps so far."""
+        return self.pairs / self.seconds if self.seconds else 0.0
+
+
+class Progress(TrainerCallback):
+    """Epoch, loss, pairs/s and time left: a live bar in a terminal, a line now and then in a log."""
+
+    def __init__(self, clock: Clock, title: str = "training") -> None:
+        self.clock, self.title = clock, title
+        self.loss = float("nan")
+        self._bar: Any = None
+        self._next_line = 0.0
+        self._first_step = 0
+        self._first_second = 0.0
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Show the bar."""
+        self._first_step, self._first_second = state.global_step, self.clock.seconds
+        self._next_line = time.monotonic() + QUIET_SECONDS
+        if state.is_world_process_zero and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, TextColumn
+            from rich.progress import Progress as Bar
+
+            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+            self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task(self.title, total=state.max_steps)
+            self._bar.start()
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, Any] | None = None, **kwargs: Any
+    ) -> None:
+        """The newest loss; after an evaluation, the newest scores as a line that stays."""
+        logs = logs or {}
+        self.loss = float(logs.get("loss", self.loss))
+        scores = {key.removeprefix("eval_dev_"): value for key, value in logs.items() if key.startswith("eval_dev_")}
+        if scores and state.is_world_process_zero:
+            figures = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
+            self._say(f"{self.title}: epoch {state.epoch:.0f} of {args.num_train_epochs:.0f}  loss {self.loss:.4f}  dev {figures}")
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Where we are."""
+        if not state.is_world_process_zero:
+            return
+        line = self._describe(args, state)
+        if self._bar is not None:
+            self._bar.update(self._task, completed=state.global_step, description=line)
+        elif time.monotonic() >= self._next_line:
+            say(f"{line}  ({state.global_step} of {state.max_steps} steps)")
+            self._next_line = time.monotonic() + LOG_EVERY_SECONDS
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Take the bar away."""
+        self.close()
+
+    def close(self) -> None:
+        """Leave the terminal as it was, also after Ctrl-C."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _describe(self, args: TrainingArguments, state: TrainerState) -> str:
+        steps = state.global_step - self._first_step
+        left = (self.clock.seconds - self._first_second) / max(steps, 1) * (state.max_steps - state.global_step)
+        epoch = min(int(state.epoch or 0) + 1, int(args.num_train_epochs))
+        return (
+            f"{self.title}: epoch {epoch}/{args.num_train_epochs:.0f}  loss {self.loss:.4f}  "
+            f"{self.clock.pairs_per_second:.0f} pairs/s  {left // 60:.0f}:{left % 60:02.0f} left"
+        )
+
+    def _say(self, line: str) -> None:
+        if self._bar is not None:
+            self._bar.console.print(line, highlight=False)
+        else:
+            say(line)
+
+
+class Seal(TrainerCallback):
+    """Marks a checkpoint as whole once everything in it is on the disk. Must be the last callback that saves."""
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Write the size and the hash of every file."""
+        if state.is_world_process_zero:
+            seal_folder(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+
+
+def seal_folder(folder: Path) -> None:
+    """List every file of the folder with its hash, so that a half-written or damaged one is found out."""
+    (folder / SEAL).unlink(missing_ok=True)
+    digests = {path.relative_to(folder).as_posix(): _digest(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+    aside = folder / f"{SEAL}.part"
+    aside.write_text(json.dumps(digests, indent=1))
+    aside.rename(folder / SEAL)
+
+
+def is_whole(folder: Path) -> bool:
+    """Every sealed file is there and unchanged."""
+    try:
+        digests = json.loads((folder / SEAL).read_text())
+        return bool(digests) and all(_digest(folder / name) == digest for name, digest in digests.items())
+    except (OSError, ValueError):
+        return False
+
+
+def newest_usable_checkpoint(folder: Path) -> str | None:
+    """The latest checkpoint that training can go on from as if nothing had happened; damaged ones are removed, and said so.
+
+    A checkpoint is usable if it is whole and the best epoch that it points to is whole too.
+    """
+    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
+    for checkpoint in checkpoints:
+        if is_whole(checkpoint) and is_whole(_best_of(checkpoint)):
+            return str(checkpoint)
+        say(f"{checkpoint} is damaged or half-written: removed, going back to the one before it")
+        shutil.rmtree(checkpoint)
+    return None
+
+
+def _best_of(checkpoint: Path) -> Path:
+    best = json.loads((checkpoint / "trainer_state.json").read_text())["best_model_checkpoint"]
+    return checkpoint.parent / Path(best).name if best else checkpoint
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

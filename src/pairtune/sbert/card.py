@@ -1,0 +1,71 @@
+"""The model card's own section: recipe, scores before and after, licence of the data, citation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pairtune.pairs import Task
+from pairtune.results import Run
+
+CITATION = """@article{chernyavskiy2021batchsoftmax,
+  title = {Batch-Softmax Contrastive Loss for Pairwise Sentence Scoring Tasks},
+  author = {Chernyavskiy, Anton and Ilvovsky, Dmitry and Kalinin, Pavel and Nakov, Preslav},
+  year = {2021}
+}"""
+HEADING = "## Trained with pairtune"
+
+
+def write_card(path: Path, run: Run, task: Task) -> None:
+    """Add our section to the card that the host wrote; writing it twice changes nothing."""
+    card = path.read_text(encoding="utf-8").partition(f"\n{HEADING}\n")[0] if path.exists() else ""
+    path.write_text(f"{card.rstrip()}\n\n{describe_run(run, task)}", encoding="utf-8")
+
+
+def describe_run(run: Run, task: Task) -> str:
+    """The section as Markdown."""
+    recipe = "\n".join(flatten(run.recipe))
+    citation = f"```bibtex\n{CITATION}\n{task.citation.strip()}\n```"
+    licence = f"Data: {task.name}, licence: {task.licence}." if task.licence else f"Data: {task.name}."
+    return f"""\
+{HEADING}
+
+The cosine of two embeddings is the score of a pair of texts. Best epoch on dev: {run.best_epoch}; seed {run.seed}.
+
+{score_table(run)}
+
+{licence}
+
+```toml
+{recipe}
+```
+
+{citation}
+"""
+
+
+def score_table(run: Run) -> str:
+    """Scores of every split before and after, as a Markdown table.
+
+    Metrics that one side lacks are left out.
+    """
+    rows = [
+        f"| {split} | {name} | {run.before[split][name]:.4f} | {value:.4f} |"
+        for split, scores in run.after.items()
+        for name, value in scores.items()
+        if name in run.before.get(split, {})
+    ]
+    return "\n".join(["| split | metric | before | after |", "| --- | --- | --- | --- |", *rows])
+
+
+def flatten(table: dict[str, object], prefix: str = "") -> list[str]:
+    """`key.path = value` lines of a nested table.
+
+    >>> flatten({"loss": {"kind": "bsc"}, "stages": [{"x": 1}]})
+    ["loss.kind = 'bsc'", 'stages.0.x = 1']
+    """
+    lines: list[str] = []
+    for key, value in table.items():
+        if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+            value = {str(place): item for place, item in enumerate(value)}
+        lines += flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else [f"{prefix}{key} = {value!r}"]
+    return lines

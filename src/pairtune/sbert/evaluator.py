@@ -1,0 +1,104 @@
+"""Scoring pairs with an encoder: the cosine of the two embeddings, at inference always."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
+
+from pairtune.metrics import best_threshold, distinct_queries, find_hits, first_hit_ranks, score_ranks, score_split
+from pairtune.pairs import PairSet, Task
+from pairtune.progress import track
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+ENCODE_BLOCK = 512  # texts between two signs of progress
+SEARCH_BLOCK = 256  # queries held against the whole corpus at a time
+
+
+def encode(model: SentenceTransformer, texts: Sequence[str], what: str = "encoding") -> np.ndarray:
+    """(N, n) unit vectors of the texts, each distinct text encoded once, short ones together."""
+    distinct = sorted(set(texts), key=len)
+    row = {text: place for place, text in enumerate(distinct)}
+    blocks = range(0, len(distinct), ENCODE_BLOCK)
+    found = [
+        model.encode(distinct[start : start + ENCODE_BLOCK], normalize_embeddings=True, show_progress_bar=False)
+        for start in track(blocks, what)
+    ]
+    if not found:
+        return np.zeros((0, model.get_embedding_dimension() or 0), np.float32)
+    return np.concatenate(found).astype(np.float32)[[row[text] for text in texts]]
+
+
+def score_pairs(model: SentenceTransformer, left: Sequence[str], right: Sequence[str]) -> np.ndarray:
+    """(N,) the cosine of each pair."""
+    vectors = encode(model, [*left, *right])
+    return np.einsum("ij,ij->i", vectors[: len(left)], vectors[len(left) :])
+
+
+def rank_hits(model: SentenceTransformer, pairs: PairSet, positive_above: float) -> np.ndarray:
+    """(Q,) the rank of each query's first hit in the corpus, a block of queries at a time."""
+    assert pairs.corpus is not None
+    first = {query: text for query, text in reversed(list(zip(pairs.query, pairs.left, strict=True)))}
+    queries = [first[query] for query in distinct_queries(pairs.query)]
+    corpus = encode(model, pairs.corpus, "encoding the corpus")
+    vectors = encode(model, queries, "encoding the queries")
+    hits = find_hits(pairs, positive_above)
+    blocks = [slice(start, start + SEARCH_BLOCK) for start in range(0, len(queries), SEARCH_BLOCK)]
+    return np.concatenate([first_hit_ranks(vectors[block] @ corpus.T, hits[block]) for block in track(blocks, "searching")])
+
+
+def evaluate_pairs(
+    model: SentenceTransformer, pairs: PairSet, metrics: Sequence[str], positive_above: float, dev: PairSet | None = None
+) -> dict[str, float]:
+    """The metrics of a split. The threshold of F1 is chosen on dev, and on the split itself only if that is dev."""
+    if pairs.corpus is not None:
+        return score_ranks(rank_hits(model, pairs, positive_above), metrics)
+    scores = score_pairs(model, pairs.left, pairs.right)
+    if "F1" not in metrics:
+        return score_split(pairs, scores, metrics, positive_above=positive_above)
+    # dev only: a threshold tuned on test would leak
+    on_dev = scores if dev is None or dev is pairs else score_pairs(model, dev.left, dev.right)
+    threshold = best_threshold(on_dev, (dev or pairs).positives(positive_above))
+    values = score_split(pairs, scores, metrics, positive_above=positive_above, threshold=threshold)
+    return {**values, "threshold": threshold}
+
+
+def evaluate_task(model: SentenceTransformer, task: Task, splits: Sequence[str] = ("dev", "test")) -> dict[str, dict[str, float]]:
+    """The task's metrics on each of the splits."""
+    return {name: evaluate_pairs(model, task.split(name), task.metrics, task.threshold, task.dev) for name in splits}
+
+
+class PairEvaluator(SentenceEvaluator):
+    """A split of pairs as an evaluator of the host's trainer: metrics by name, the main one as `primary_metric`.
+
+    >>> evaluator = PairEvaluator(task.dev, "Spearman", ("Spearman", "Pearson"), name="stsb-dev")   # doctest: +SKIP
+    """
+
+    def __init__(
+        self, pairs: PairSet, metric: str, metrics: Sequence[str], *, positive_above: float = 0.5, name: str = "dev"
+    ) -> None:
+        super().__init__()
+        self.pairs, self.metrics, self.positive_above, self.name = pairs, tuple(metrics), positive_above, name
+        self.primary_metric = f"{name}_{metric}"
+
+    @classmethod
+    def of_task(cls, task: Task, split: str = "dev") -> PairEvaluator:
+        """The evaluator of a task's split."""
+        return cls(task.split(split), task.metric, task.metrics, positive_above=task.threshold, name=split)
+
+    def __call__(
+        self, model: SentenceTransformer, output_path: str | None = None, epoch: float = -1, steps: int = -1
+    ) -> dict[str, float]:
+        """Score the split; the host logs the figures and puts them on the model card."""
+        values = evaluate_pairs(model, self.pairs, self.metrics, self.positive_above)
+        named = {f"{self.name}_{key}": value for key, value in values.items()}
+        self.store_metrics_in_model_card_data(model, named, epoch, steps)
+        return named
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """What the model card says of the evaluation."""
+        return {"pairs": len(self.pairs), "positive_above": self.positive_above}

@@ -1,0 +1,97 @@
+"""The host's trainer, set up from one stage of a recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from transformers import PrinterCallback, ProgressCallback, TrainerCallback
+
+from pairtune.pairs import Task
+from pairtune.recipe import Stage
+from pairtune.sbert.callbacks import Seal
+from pairtune.sbert.evaluator import PairEvaluator
+from pairtune.sbert.loss import build_loss
+from pairtune.sbert.optimiser import AdamW
+from pairtune.sbert.sampler import HardBatches
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+LOG_STEPS = 10
+
+
+class PairTrainer(SentenceTransformerTrainer):
+    """The host's trainer with AdamW's bias correction as a choice; everything else is the host's."""
+
+    bias_correction = True
+
+    def get_optimizer_cls_and_kwargs(self, args: Any, model: Any = None) -> tuple[Any, Any]:
+        """The host's groups and rates, with our AdamW where the recipe turns bias correction off."""
+        optimiser, settings = super().get_optimizer_cls_and_kwargs(args, model)
+        if self.bias_correction:
+            return optimiser, settings
+        settings.pop("fused", None)
+        return AdamW, {**settings, "correct_bias": False}
+
+
+def make_trainer(
+    model: SentenceTransformer,
+    dataset: Dataset,
+    stage: Stage,
+    task: Task,
+    seed: int,
+    folder: Path,
+    callbacks: list[TrainerCallback],
+    *,
+    keep_best: bool,
+) -> PairTrainer:
+    """A trainer that follows one stage of a recipe, quiet but for our own progress."""
+    evaluator = PairEvaluator.of_task(task)
+    order = HardBatches(stage.order)
+    arguments = training_arguments(
+        stage,
+        seed,
+        folder,
+        batch_sampler=order.sampler,
+        load_best_model_at_end=keep_best,
+        metric_for_best_model=f"eval_{evaluator.primary_metric}",
+        greater_is_better=True,
+    )
+    loss = build_loss(model, stage.loss)
+    trainer = PairTrainer(
+        model=model, args=arguments, train_dataset=dataset, loss=loss, evaluator=evaluator, callbacks=[*callbacks, Seal()]
+    )
+    trainer.bias_correction = stage.train.bias_correction
+    trainer.remove_callback(PrinterCallback)
+    trainer.remove_callback(ProgressCallback)
+    return trainer
+
+
+def training_arguments(stage: Stage, seed: int, folder: Path, **more: Any) -> SentenceTransformerTrainingArguments:
+    """The recipe's settings in the host's words: evaluate and save after each epoch."""
+    settings = stage.train
+    return SentenceTransformerTrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=settings.epochs,
+        per_device_train_batch_size=settings.batch,
+        learning_rate=settings.rate,
+        weight_decay=settings.weight_decay,
+        warmup_steps=settings.warmup,
+        lr_scheduler_type="linear",
+        max_grad_norm=settings.clip,
+        adam_epsilon=settings.epsilon,
+        bf16=settings.precision == "bf16",
+        seed=seed,
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        save_total_limit=2,
+        logging_steps=LOG_STEPS,
+        report_to=[],
+        disable_tqdm=True,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        **more,
+    )

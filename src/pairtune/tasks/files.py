@@ -1,0 +1,117 @@
+"""The original files of the datasets: found by name, decoded, cut into fields; errors name the file and the line."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pairtune.errors import UserError
+from pairtune.progress import track
+
+LONGEST_FIELD = 2**31 - 1  # csv stops at 131,072 characters, and one long text is no mistake
+
+
+@dataclass(frozen=True)
+class Row:
+    """The fields of one record, and the line of the file on which it starts."""
+
+    line: int
+    fields: list[str]
+
+
+def find_file(folder: Path, *names: str) -> Path | None:
+    """The first of these names that is in the folder or below it (the originals come in folders of their own)."""
+    for name in names:
+        for path in (folder / name, *sorted(folder.rglob(name))):
+            if path.is_file():
+                return path
+    return None
+
+
+def need_file(folder: Path, *names: str) -> Path:
+    """Like `find_file`, but the file must be there."""
+    path = find_file(folder, *names)
+    if path is None:
+        raise UserError(f"{folder}: no file {' or '.join(names)} in it; put the original file there")
+    return path
+
+
+def read_text(path: Path) -> str:
+    """The whole file as text: UTF-8, with or without a byte-order mark."""
+    try:
+        content = path.read_bytes()
+    except OSError as problem:
+        raise UserError(f"{path}: could not be read ({problem.strerror}); give the path of a file") from problem
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        # a byte-order mark was cut off before the position was counted: three bytes, and no line
+        line = content.count(b"\n", 0, problem.start) + 1
+        byte = problem.object[problem.start]
+        raise UserError(f"{path} line {line}: not valid UTF-8 (byte 0x{byte:02x}); save the file as UTF-8") from problem
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, with their numbers. Only a line feed ends a line: U+2028 and others are text."""
+    for line, text in enumerate(read_text(path).split("\n"), start=1):
+        if text.strip():
+            yield line, text.removesuffix("\r")
+
+
+def read_delimited(path: Path, delimiter: str = "\t", *, quoted: bool = False) -> list[Row]:
+    """All records of a delimited file. Unquoted: a line is a record and a quotation mark a character like any other."""
+    if not quoted:
+        return [Row(line, text.split(delimiter)) for line, text in read_lines(path)]
+    rows: list[Row] = []
+    start = 1
+    with _long_fields():
+        reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
+        try:
+            for fields in track(reader, f"reading {path.name}"):
+                if fields:
+                    rows.append(Row(start, fields))
+                start = reader.line_num + 1
+        except csv.Error as problem:
+            raise UserError(
+                f"{path} line {start}: {problem}; put a text that holds quotation marks, {delimiter!r} or a line break "
+                f"in quotation marks, and double the ones inside"
+            ) from problem
+    return rows
+
+
+def pick_columns(path: Path, rows: Sequence[Row], names: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """The line and the named fields of every record after the header; every record has as many fields as the header."""
+    if not rows:
+        raise UserError(f"{path}: the file is empty; expected a header line with the columns {', '.join(names)}")
+    header = rows[0].fields
+    places = [place_of(path, header, name) for name in names]
+    for row in rows[1:]:
+        if len(row.fields) != len(header):
+            raise UserError(
+                f"{path} line {row.line}: {len(row.fields)} fields, but the header has {len(header)}; "
+                f"give every line the same number (quote a text that holds the delimiter)"
+            )
+        yield row.line, [row.fields[place] for place in places]
+
+
+def place_of(path: Path, header: Sequence[str], name: str) -> int:
+    """Where the column stands; it must be there, once."""
+    found = [place for place, column in enumerate(header) if column == name]
+    if not found:
+        raise UserError(f"{path}: no column {name!r}; the columns are: {', '.join(header)}")
+    if len(found) > 1:
+        raise UserError(f"{path}: {len(found)} columns are called {name!r}; rename all but one")
+    return found[0]
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    before = csv.field_size_limit(LONGEST_FIELD)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)

@@ -1,0 +1,267 @@
+"""The story in one function: task, order, encode, loss, evaluate, select, record."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pairtune.errors import UserError
+from pairtune.folder import RunFolder, write_whole
+from pairtune.pairs import PairSet, Task
+from pairtune.progress import say
+from pairtune.recipe import Recipe, Stage
+from pairtune.results import Epoch, Run
+from pairtune.select import best_index
+from pairtune.tasks import load_task
+from pairtune.tasks.negatives import logarithmic_negatives, triplets
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer
+
+VERSIONED = ("pairtune", "torch", "sentence-transformers", "transformers")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a stage leaves: its epochs, the place of the one that was kept, and the seconds and pairs it took."""
+
+    epochs: list[Epoch]
+    kept: int
+    seconds: float
+    pairs: float
+
+
+def run(
+    recipe: Recipe,
+    seed: int,
+    *,
+    out: Path,
+    results: Path | None = None,
+    task: Task | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> Run:
+    """Train one seed of a recipe into the folder `out`, and append its record to `results`."""
+    from pairtune.sbert.encoder import load_encoder
+    from pairtune.sbert.evaluator import evaluate_task
+
+    folder = RunFolder.open(out, recipe, seed, resume=resume, overwrite=overwrite)
+    if folder.finished:
+        return folder.record()
+    task = task or load_task(recipe.task)
+    model = load_encoder(recipe.encoder, recipe.stages[0].train.max_length)
+    say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
+    before = folder.remember("before", lambda: evaluate_task(model, task))
+    trained = [
+        train_stage(model, task, recipe, number, seed, folder.stage(number)) for number in range(1, len(recipe.stages) + 1)
+    ]
+    after = evaluate_task(model, task)
+    record = write_record(recipe, seed, task, folder, before, after, trained, device=str(model.device))
+    keep_model(folder, recipe, record, task)
+    folder.finish(record, results or out.parent / "results.jsonl")
+    return record
+
+
+def run_seeds(recipe: Recipe, seeds: Sequence[int], *, out: Path, **options: Any) -> list[Run]:
+    """Train every seed into its own folder; the best one on dev becomes `out/model`."""
+    runs = [run(recipe, seed, out=out / f"seed-{seed}", results=out.parent / "results.jsonl", **options) for seed in seeds]
+    best = runs[best_index([one.dev_score() for one in runs])]
+    aside = out / "model.part"
+    shutil.rmtree(aside, ignore_errors=True)
+    shutil.copytree(out / f"seed-{best.seed}" / "model", aside)
+    shutil.rmtree(out / "model", ignore_errors=True)
+    aside.rename(out / "model")
+    return runs
+
+
+def train_stage(model: SentenceTransformer, task: Task, recipe: Recipe, number: int, seed: int, folder: Path) -> Trained:
+    """Train the model in place, as one stage of the recipe says, and leave it at the epoch that was selected."""
+    from pairtune.sbert.callbacks import Clock, Progress, newest_usable_checkpoint
+    from pairtune.sbert.trainer import make_trainer
+
+    done = folder / "trained.json"
+    if done.exists():
+        restore(model, folder / "model")
+        return Trained(**_read_trained(done))
+    stage = recipe.stages[number - 1]
+    model.max_seq_length = stage.train.max_length
+    dataset = training_dataset(model, task, stage, seed)
+    clock = Clock(pairs_per_epoch=len(dataset))
+    progress = Progress(clock, title=f"stage {number} of {len(recipe.stages)}" if len(recipe.stages) > 1 else "training")
+    trainer = make_trainer(model, dataset, stage, task, seed, folder, [clock, progress], keep_best=recipe.select == "best")
+    try:
+        trainer.train(resume_from_checkpoint=newest_usable_checkpoint(folder))
+    except Exception as problem:
+        explain_failure(problem, stage, folder)
+        raise
+    finally:
+        progress.close()
+    epochs = read_history(trainer.state.log_history, number)
+    kept = best_index([epoch.dev[task.metric] for epoch in epochs]) if recipe.select == "best" else len(epochs) - 1
+    trained = Trained(epochs, kept, clock.seconds, clock.pairs)
+    save_whole(model, folder / "model")
+    write_whole(done, json.dumps({**vars(trained), "epochs": [epoch.model_dump() for epoch in epochs]}))
+    return trained
+
+
+def training_dataset(model: SentenceTransformer, task: Task, stage: Stage, seed: int) -> Dataset:
+    """The pairs (or triplets) that a stage trains on, as the host's dataset: texts first, then the label."""
+    from datasets import Dataset
+
+    pairs = training_pairs(model, task, stage, np.random.default_rng([seed, 1]))
+    if stage.loss.kind == "triplet":
+        anchors, positives, negatives = triplets(pairs, stage.loss.threshold, np.random.default_rng([seed, 2]))
+        return Dataset.from_dict({"anchor": anchors, "positive": positives, "negative": negatives})
+    if stage.loss.kind == "pearson" and len(np.unique(pairs.label)) < 2:
+        raise UserError(f"task {task.name}: all training labels are {pairs.label[0]:g}; the Pearson loss needs labels that differ")
+    return Dataset.from_dict({"left": pairs.left, "right": pairs.right, "label": pairs.label})
+
+
+def training_pairs(model: SentenceTransformer, task: Task, stage: Stage, rng: np.random.Generator) -> PairSet:
+    """The task's training pairs, with what the recipe adds to them or leaves out."""
+    pairs = task.train
+    if stage.train.negatives == "logarithmic":
+        pairs = add_negatives(model, pairs, rng)
+    if stage.train.positives_only:
+        pairs = pairs.take(pairs.positives(stage.loss.threshold))
+    if 0 < stage.train.pairs < len(pairs):
+        pairs = pairs.take(np.sort(rng.choice(len(pairs), stage.train.pairs, replace=False)))
+    if not len(pairs):
+        raise UserError(f"task {task.name}: no training pair has a label above {stage.loss.threshold:g}; lower loss.threshold")
+    return pairs
+
+
+def add_negatives(model: SentenceTransformer, pairs: PairSet, rng: np.random.Generator) -> PairSet:
+    """Negatives for data that has none, by the paper's 100 + 2^k scheme, with the model as it is now."""
+    from pairtune.sbert.evaluator import encode
+
+    corpus = pairs.corpus or tuple(dict.fromkeys(pairs.right))
+    left = encode(model, pairs.left, "encoding for negatives")
+    return logarithmic_negatives(pairs, left, corpus, encode(model, corpus, "encoding for negatives"), rng)
+
+
+def read_history(log: list[dict[str, Any]], stage: int) -> list[Epoch]:
+    """The epochs of a stage from the host's log: mean loss of the steps, dev scores, and τ where it is learned."""
+    epochs: list[Epoch] = []
+    losses: list[float] = []
+    temperature: float | None = None
+    for entry in log:
+        losses += [entry["loss"]] if "loss" in entry else []
+        temperature = entry.get("temperature", temperature)
+        dev = {key.removeprefix("eval_dev_"): value for key, value in entry.items() if key.startswith("eval_dev_")}
+        if dev:
+            loss = float(np.mean(losses)) if losses else None
+            epochs.append(Epoch(stage=stage, epoch=len(epochs) + 1, loss=loss, dev=dev, temperature=temperature))
+            losses = []
+    return epochs
+
+
+def save_whole(model: SentenceTransformer, folder: Path) -> None:
+    """Save aside, then rename: a folder under this name is complete."""
+    aside = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(aside, ignore_errors=True)
+    model.save_pretrained(str(aside))
+    shutil.rmtree(folder, ignore_errors=True)
+    aside.rename(folder)
+
+
+def restore(model: SentenceTransformer, folder: Path) -> None:
+    """Give the model the weights of a saved one."""
+    from pairtune.sbert.encoder import load_encoder
+
+    model.load_state_dict(load_encoder(str(folder)).state_dict())
+
+
+def _read_trained(path: Path) -> dict[str, Any]:
+    values = json.loads(path.read_text())
+    return {**values, "epochs": [Epoch.model_validate(epoch) for epoch in values["epochs"]]}
+
+
+def explain_failure(problem: Exception, stage: Stage, folder: Path) -> None:
+    """Turn what a user can mend, a full disk or too large a batch, into a message that says how."""
+    text = f"{problem} {problem.__cause__ or ''}"
+    if isinstance(problem, OSError) or any(sign in text for sign in ("os error 28", "os error 27", "failed writing file")):
+        raise UserError(
+            f"could not write to {folder} ({str(problem).splitlines()[0]}): free some space; "
+            f"the last complete checkpoint is kept, and --resume goes on from it"
+        ) from problem
+    if type(problem).__name__ == "OutOfMemoryError":
+        raise UserError(
+            f"a batch of {stage.train.batch} pairs does not fit into the device's memory: lower train.batch, "
+            f"or set loss.mini_batch (16, say) to go through it in parts"
+        ) from problem
+
+
+def write_record(
+    recipe: Recipe,
+    seed: int,
+    task: Task,
+    folder: RunFolder,
+    before: dict[str, dict[str, float]],
+    after: dict[str, dict[str, float]],
+    trained: Sequence[Trained],
+    device: str,
+) -> Run:
+    """All that a report needs to know of a finished run."""
+    epochs = [epoch for stage in trained for epoch in stage.epochs]
+    seconds = sum(stage.seconds for stage in trained)
+    return Run(
+        name=recipe.name,
+        task=task.name,
+        encoder=recipe.encoder,
+        seed=seed,
+        metric=task.metric,
+        recipe=recipe.model_dump(mode="json"),
+        before=before,
+        after=after,
+        epochs=epochs,
+        best_epoch=trained[-1].epochs[trained[-1].kept].epoch,
+        pairs={split: len(task.split(split)) for split in ("train", "dev", "test")},
+        notes=list(task.notes),
+        seconds=seconds,
+        pairs_per_second=sum(stage.pairs for stage in trained) / seconds if seconds else 0.0,
+        device=describe_device(device),
+        versions={name: version(name) for name in VERSIONED},
+        commit=current_commit(),
+        finished=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        model=os.fspath(folder.model),
+    )
+
+
+def keep_model(folder: RunFolder, recipe: Recipe, record: Run, task: Task) -> None:
+    """Move the last stage's model to where users look for it, with a card that says how it came to be."""
+    from pairtune.sbert.card import write_card
+
+    trained = folder.stage(len(recipe.stages)) / "model"
+    if trained.exists():  # it is not there when an earlier try died between the move and the record
+        shutil.rmtree(folder.model, ignore_errors=True)
+        trained.rename(folder.model)
+    write_card(folder.model / "README.md", record, task)
+
+
+def describe_device(device: str) -> str:
+    """The accelerator's name, or how many cores the CPU has."""
+    import torch
+
+    return torch.cuda.get_device_name() if device.startswith("cuda") else f"{device}, {os.cpu_count()} cores"
+
+
+def current_commit() -> str | None:
+    """The commit of pairtune's own checkout, where it runs from one."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return result.stdout.strip() if result.returncode == 0 else None

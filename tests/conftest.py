@@ -1,0 +1,52 @@
+"""Real parts for the tests: a real small encoder, the real data where it is there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # two test workers on two cores
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test depends on a network
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder() -> str:
+    """A folder with the first two layers of MiniLM: real words, real geometry, a tenth of the time.
+
+    Made once and kept in the cache, so that both test workers and later runs share it.
+    """
+    from pairtune.sbert.encoder import cache_folder, load_encoder
+
+    folder = cache_folder() / "encoders" / "minilm-2-layers"
+    if not (folder / "modules.json").exists():
+        model = load_encoder("minilm", device="cpu")
+        bert = model[0].auto_model
+        bert.encoder.layer = bert.encoder.layer[:2]
+        bert.config.num_hidden_layers = 2
+        aside = folder.with_name(f"{folder.name}.{os.getpid()}")
+        model.save_pretrained(str(aside), create_model_card=False)
+        try:
+            aside.rename(folder)
+        except OSError:
+            assert (folder / "modules.json").exists()
+    return str(folder)
+
+
+@pytest.fixture
+def tiny_model(tiny_encoder):
+    """A fresh copy of the tiny encoder, on the CPU."""
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(tiny_encoder, device="cpu")
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder with the original datasets; the test is skipped where there is none."""
+    folder = os.environ.get("PAIRTUNE_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("needs the original datasets: set PAIRTUNE_DATA to their folder")
+    return Path(folder).resolve()

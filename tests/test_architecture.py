@@ -1,0 +1,61 @@
+"""The import direction of docs/architecture.md, held by reading the source."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pairtune
+
+PACKAGE = Path(pairtune.__file__).parent
+LINES = [  # each may import what stands below it, never sideways or up
+    ["cli"],
+    ["report"],
+    ["train", "demo"],
+    ["tasks", "sbert", "engines"],
+    ["ordering", "loss", "metrics", "select", "folder"],
+    ["pairs", "recipe", "results"],
+    ["errors", "progress"],
+]
+LEVEL = {name: level for level, names in enumerate(LINES) for name in names}
+
+
+def part_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else "pairtune"
+
+
+def imports_of(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module and node.module.split(".")[0] == "pairtune":
+            names = [f"pairtune.{alias.name}" for alias in node.names] if node.module == "pairtune" else [node.module]
+            found.update(part_of(name) for name in names)
+        elif isinstance(node, ast.Import):
+            found.update(part_of(alias.name) for alias in node.names if alias.name.split(".")[0] == "pairtune")
+        assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path}: import by full name, not relatively"
+    return found
+
+
+def test_every_module_imports_only_from_below():
+    wrong = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if part == "__init__":
+            continue
+        for other in imports_of(path) - {part, "__version__"}:
+            if LEVEL[other] <= LEVEL[part]:
+                wrong.append(f"{path.relative_to(PACKAGE)} imports pairtune.{other}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_asking_for_help_does_not_import_torch():
+    program = "import sys, pairtune, pairtune.cli, pairtune.recipe; print([m for m in ('torch', 'datasets', 'faiss') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_every_public_name_is_there():
+    for name in pairtune.__all__:
+        assert getattr(pairtune, name) is not None
