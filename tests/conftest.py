@@ -18,7 +18,8 @@ def tiny_encoder() -> str:
 
     Made once and kept in the cache, so that both test workers and later runs share it.
     """
-    from pairtune.sbert.encoder import cache_folder, load_encoder
+    from pairtune.cache import cache_folder
+    from pairtune.sbert.encoder import load_encoder
 
     folder = cache_folder() / "encoders" / "minilm-2-layers"
     if not (folder / "modules.json").exists():

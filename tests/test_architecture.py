@@ -17,7 +17,7 @@ LINES = [  # each may import what stands below it, never sideways or up
     ["tasks", "sbert", "engines"],
     ["ordering", "loss", "metrics", "select", "folder"],
     ["pairs", "recipe", "results"],
-    ["errors", "progress"],
+    ["errors", "progress", "cache"],
 ]
 LEVEL = {name: level for level, names in enumerate(LINES) for name in names}
 

@@ -88,7 +88,7 @@ class Recipe(Settings):
     encoder: str = "minilm"
     seeds: tuple[int, ...] = Field((1,), min_length=1)
     select: Literal["best", "last"] = "best"
-    stages: tuple[Stage, ...] = Field((Stage(),), min_length=1)
+    stages: tuple[Stage, ...] = (Stage(),)
 
 
 def recipe_folder() -> Path:
@@ -127,7 +127,7 @@ def make_recipe(table: Mapping[str, Any], origin: str = "recipe") -> Recipe:
     stages = rest.pop("stages", None)
     if stages is None:
         stages = [{}]
-    if not isinstance(stages, list) or not all(isinstance(stage, dict) for stage in stages):
+    if not isinstance(stages, list) or not stages or not all(isinstance(stage, dict) for stage in stages):
         raise UserError(f"{origin}: stages is {stages!r}; write each stage under its own [[stages]] heading")
     try:
         return Recipe.model_validate({**rest, "stages": [lay_over(shared, stage) for stage in stages]})
@@ -170,7 +170,7 @@ HINTS = {
 
 def _explain(problem: ValidationError, origin: str, staged: bool) -> str:
     """All bad fields in one message, each with what was given and what was expected."""
-    lines = dict.fromkeys(_explain_one(dict(error), staged) for error in problem.errors())  # a shared table is read per stage
+    lines = [_explain_one(dict(error), staged) for error in problem.errors()]
     return "\n".join(f"{origin}: {line}" for line in lines)
 
 

@@ -1,1 +1,92 @@
-""""""
+"""The datasets: one table, one loader per family, and a user's own files."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pairtune.cache import cache_folder
+from pairtune.errors import UserError
+from pairtune.pairs import Task
+from pairtune.tasks import antique, cqa, mrpc, pfcc, qqp, stdlib, stsb
+from pairtune.tasks.info import Splits, TaskInfo
+
+TASKS: dict[str, TaskInfo] = {
+    info.name: info for info in (stsb.INFO, mrpc.INFO, qqp.INFO, antique.INFO, cqa.INFO_A, cqa.INFO_B, pfcc.INFO, stdlib.INFO)
+}
+
+
+@dataclass(frozen=True)
+class TaskStatus:
+    """Whether a task can be loaded here: found is its folder or None, rows the pairs per split, remark what to do."""
+
+    name: str
+    found: Path | None
+    rows: dict[str, int] = field(default_factory=dict)
+    remark: str = ""
+
+
+def load_task(name: str, data: Path | None = None) -> Task:
+    """The task of this name, from `data` or `PAIRTUNE_DATA`, else the user's cache, else over the network.
+
+    data: a folder with one sub-folder per dataset, such as data/stsb.
+    """
+    info = _info(name)
+    folder = find_folder(info, data)
+    if folder:
+        return _task(info, info.load(folder), str(folder))
+    if info.fetch is None:
+        looked = ", ".join(str(place / info.folder) for place in _places(data))
+        raise UserError(f"task {name}: no data in {looked}. To get it: {info.how}")
+    return _task(info, info.fetch(), "network")
+
+
+def task_status(name: str, data: Path | None = None) -> TaskStatus:
+    """Where the task's files are and how many pairs they give, or how to get them. Asks no network."""
+    info = _info(name)
+    folder = find_folder(info, data)
+    if folder is None:
+        return TaskStatus(name, None, remark=info.how)
+    try:
+        splits = info.load(folder)
+    except (UserError, OSError) as problem:
+        return TaskStatus(name, folder, remark=f"cannot be read: {problem}")
+    parts = {"train": splits.train, "dev": splits.dev, "test": splits.test, **splits.extra}
+    return TaskStatus(name, folder, {part: len(pairs) for part, pairs in parts.items()}, "; ".join(splits.notes))
+
+
+def find_folder(info: TaskInfo, data: Path | None = None) -> Path | None:
+    """The folder with the task's files: the first place that has one."""
+    if info.built_in:
+        return info.built_in
+    return next((place / info.folder for place in _places(data) if (place / info.folder).is_dir()), None)
+
+
+def _places(data: Path | None) -> list[Path]:
+    named = data or os.environ.get("PAIRTUNE_DATA")
+    return [*([Path(named)] if named else []), cache_folder() / "data"]
+
+
+def _info(name: str) -> TaskInfo:
+    if name not in TASKS:
+        raise UserError(f"unknown task {name!r}; known: {', '.join(TASKS)}")
+    return TASKS[name]
+
+
+def _task(info: TaskInfo, splits: Splits, source: str) -> Task:
+    return Task(
+        name=info.name,
+        kind=info.kind,
+        train=splits.train,
+        dev=splits.dev,
+        test=splits.test,
+        metric=info.metric,
+        metrics=info.metrics,
+        threshold=info.threshold,
+        notes=splits.notes,
+        licence=info.licence,
+        citation=info.citation,
+        source=source,
+        extra=splits.extra,
+    )

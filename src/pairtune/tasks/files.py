@@ -49,8 +49,7 @@ def read_text(path: Path) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        # a byte-order mark was cut off before the position was counted: three bytes, and no line
-        line = content.count(b"\n", 0, problem.start) + 1
+        line = problem.object.count(b"\n", 0, problem.start) + 1
         byte = problem.object[problem.start]
         raise UserError(f"{path} line {line}: not valid UTF-8 (byte 0x{byte:02x}); save the file as UTF-8") from problem
 

@@ -1,0 +1,29 @@
+"""All randomness of the orderings: one hash that numpy, DuckDB and Spark compute alike."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+
+def hash_text(text: str) -> int:
+    """60 bits of MD5: the first 15 hexadecimal digits, which fit the BIGINT of every engine.
+
+    >>> hash_text("7|0")
+    838091298420187262
+    """
+    return int(hashlib.md5(text.encode("utf-8"), usedforsecurity=False).hexdigest()[:15], 16)
+
+
+def rank_rows(count: int, seed: int) -> np.ndarray:
+    """(count,) int64: the random number of each row, its only one."""
+    return np.fromiter((hash_text(f"{seed}|{row}") for row in range(count)), np.int64, count)
+
+
+def epoch_seed(seed: int, epoch: int) -> int:
+    """The seed of an epoch: the first has the seed itself, so that it is the order a file is shuffled to with that seed.
+
+    Later ones are hashed rather than counted up: otherwise epoch 1 of seed 1 would be epoch 0 of seed 2.
+    """
+    return seed if epoch == 0 else hash_text(f"{seed}|epoch|{epoch}")

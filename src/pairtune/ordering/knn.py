@@ -1,0 +1,128 @@
+"""The nearest neighbours of every vector: exact or approximate with faiss on the CPU, tiled in torch on CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pairtune.errors import UserError
+from pairtune.ordering.order import Side
+from pairtune.progress import say, track
+
+EXACT_BELOW = 200_000  # vectors; beyond, exact search on a CPU takes minutes and grows with the square
+BLOCK = 1024  # queries at a time
+TILE = 65_536  # vectors that a block meets at a time on CUDA: 256 MB of similarities
+SAMPLE = 200  # queries that the recall of an approximate search is measured on
+
+Block = tuple[slice, np.ndarray, np.ndarray]
+
+
+def normalise(vectors: np.ndarray) -> np.ndarray:
+    """(D, n) float32 rows of length 1; a row of zeros stays as it is, at cosine 0 from all."""
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.ascontiguousarray(vectors / np.where(length == 0, 1, length), dtype=np.float32)
+
+
+def require_vectors(side: Side) -> np.ndarray:
+    """The side's (D, n) vectors; there is nothing to say to a user, who never calls an ordering without them."""
+    if side.vectors is None:
+        raise UserError("this order compares vectors and was given texts alone: encode them first (Side.encoded)")
+    return side.vectors
+
+
+def find_nearest(vectors: np.ndarray, count: int, device: str = "cpu", exact_below: int = EXACT_BELOW) -> Iterator[Block]:
+    """For each vector the `count` nearest others by cosine, in blocks of vectors (rows, ids, similarities).
+
+    vectors: (D, n), count < D. ids: (b, count) int32, nearest first, -1 where an approximate search found no more;
+    similarities: (b, count) float32.
+    """
+    vectors = normalise(vectors)
+    count = min(count, len(vectors) - 1)
+    if count < 1:
+        rows = slice(0, len(vectors))
+        yield rows, np.empty((len(vectors), 0), np.int32), np.empty((len(vectors), 0), np.float32)
+        return
+    if device != "cpu":
+        found = search_tiled(vectors, count + 1, device)
+    elif len(vectors) < exact_below:
+        found = search_exactly(vectors, count + 1)
+    else:
+        found = search_approximately(vectors, count + 1)
+    for rows, ids, similarities in track(found, "finding neighbours", total=-(-len(vectors) // BLOCK)):
+        yield rows, *drop_self(rows, ids, similarities)
+
+
+def search_exactly(vectors: np.ndarray, count: int) -> Iterator[Block]:
+    """Each vector against all, with faiss."""
+    import faiss
+
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    return _search_index(index, vectors, count)
+
+
+def search_approximately(vectors: np.ndarray, count: int) -> Iterator[Block]:
+    """Each vector against the nearest of √D lists, with faiss; the recall is measured on a sample and said.
+
+    IVF, not HNSW: a graph depends on the order in which threads reach it, and every run must give the same neighbours.
+    """
+    import faiss
+
+    lists = round(len(vectors) ** 0.5)
+    index = faiss.index_factory(vectors.shape[1], f"IVF{lists},Flat", faiss.METRIC_INNER_PRODUCT)
+    index.cp.min_points_per_centroid = 1
+    index.train(vectors)
+    index.add(vectors)
+    index.nprobe = max(1, lists // 16)
+    recall = measure_recall(index, vectors, count)
+    say(
+        f"neighbours of {len(vectors):,} texts: approximate, {index.nprobe} of {lists} lists searched, which finds "
+        f"{recall:.1%} of the {count - 1} nearest (measured on {min(SAMPLE, len(vectors))} texts)"
+    )
+    return _search_index(index, vectors, count)
+
+
+def measure_recall(index: object, vectors: np.ndarray, count: int) -> float:
+    """The share of the true `count` nearest that the index finds, over evenly spaced queries."""
+    import faiss
+
+    queries = vectors[:: max(1, len(vectors) // SAMPLE)][:SAMPLE]
+    _, true = faiss.knn(queries, vectors, count, metric=faiss.METRIC_INNER_PRODUCT)
+    _, found = index.search(queries, count)  # type: ignore[attr-defined]
+    return sum(len(np.intersect1d(*pair)) for pair in zip(true, found, strict=True)) / true.size
+
+
+def _search_index(index: object, vectors: np.ndarray, count: int) -> Iterator[Block]:
+    for start in range(0, len(vectors), BLOCK):
+        similarities, ids = index.search(vectors[start : start + BLOCK], count)  # type: ignore[attr-defined]
+        yield slice(start, start + len(ids)), ids.astype(np.int32), similarities
+
+
+def search_tiled(vectors: np.ndarray, count: int, device: str) -> Iterator[Block]:
+    """Each vector against all, with torch: blocks of queries meet tiles of vectors and keep their best."""
+    import torch
+
+    everything = torch.from_numpy(vectors).to(device)
+    for start in range(0, len(vectors), BLOCK):
+        queries = everything[start : start + BLOCK]
+        best = torch.empty(len(queries), 0, device=device)
+        ids = torch.empty(len(queries), 0, dtype=torch.int64, device=device)
+        for tile in range(0, len(vectors), TILE):
+            similarities = queries @ everything[tile : tile + TILE].T  # (b, tile)
+            top, places = similarities.topk(min(count, similarities.shape[1]))
+            ids = torch.cat([ids, places + tile], dim=1)
+            best, places = torch.cat([best, top], dim=1).topk(min(count, ids.shape[1]))
+            ids = ids.gather(1, places)
+        yield slice(start, start + len(queries)), ids.to(torch.int32).cpu().numpy(), best.cpu().numpy()
+
+
+def drop_self(rows: slice, ids: np.ndarray, similarities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The neighbours without the vector itself, which need not come first: another may have the very same vector.
+
+    Where it was not found at all, for so many have, the last neighbour goes instead: (b, count + 1) becomes (b, count).
+    """
+    itself = ids == np.arange(rows.start, rows.stop)[:, None]
+    itself[~itself.any(axis=1), -1] = True
+    shape = (len(ids), ids.shape[1] - 1)
+    return ids[~itself].reshape(shape), similarities[~itself].reshape(shape)

@@ -1,0 +1,91 @@
+"""What every ordering takes, one side of the pairs, and what it gives, an order."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pairtune.errors import UserError
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """A permutation of N pairs that falls into groups.
+
+    rows: (N,) int64, the pairs in their new order. groups: (G,) int64, where in `rows` each group starts.
+    """
+
+    rows: np.ndarray
+    groups: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def sizes(self) -> np.ndarray:
+        """(G,) how many pairs each group has.
+
+        >>> Order(np.array([2, 0, 1]), np.array([0, 1])).sizes()
+        array([1, 2])
+        """
+        return np.diff(self.groups, append=len(self.rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One side of N pairs as an ordering sees it: each distinct text stands once.
+
+    texts: the D distinct texts, in the order of their first appearance (None where a text is missing).
+    text: (N,) int64, which of them each pair has. other: (N,) int64, the same for the pairs' other side.
+    vectors: (D, n) float32, one per distinct text. own: (N,) float32, the cosine of each pair's own two texts.
+    device: where neighbours are searched, "cpu" (faiss) or a CUDA device (torch).
+    """
+
+    texts: tuple[str | None, ...]
+    text: np.ndarray
+    other: np.ndarray
+    vectors: np.ndarray | None = None
+    own: np.ndarray | None = None
+    device: str = "cpu"
+
+    @classmethod
+    def of(cls, texts: Sequence[str | None], other: Sequence[str | None] | None = None) -> Side:
+        """One side from its N texts; without the texts of the other side, no two of those count as identical.
+
+        >>> Side.of(["b", "a", "b"]).text
+        array([0, 1, 0])
+        """
+        if other is not None and len(other) != len(texts):
+            raise UserError(f"{len(texts)} texts on one side but {len(other)} on the other: give one of each per pair")
+        distinct, numbers = number_texts(texts)
+        return cls(tuple(distinct), numbers, np.arange(len(texts)) if other is None else number_texts(other)[1])
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    def encoded(self, vectors: np.ndarray, own: np.ndarray | None = None, device: str = "cpu") -> Side:
+        """The same side with a vector for each distinct text, and each pair's own similarity where a margin is asked for."""
+        vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+        if vectors.ndim != 2 or len(vectors) != len(self.texts):
+            raise UserError(f"vectors of shape {vectors.shape} for {len(self.texts)} distinct texts: give one vector per text")
+        finite = np.isfinite(vectors).all(axis=1)
+        if not finite.all():
+            row = int(np.flatnonzero(~finite[self.text])[0])
+            raise UserError(
+                f"the vector of pair {row} ({_shorten(self.texts[self.text[row]])}) has NaN or infinite values, as do "
+                f"{np.count_nonzero(~finite) - 1} others of {len(finite)}: the encoder has diverged; lower the learning rate"
+            )
+        return replace(self, vectors=vectors, own=own, device=device)
+
+
+def number_texts(texts: Sequence[Any]) -> tuple[list[Any], np.ndarray]:
+    """The distinct texts in the order of their first appearance, and (N,) int64, which of them each row has."""
+    numbers: dict[Hashable, int] = {}
+    rows = np.fromiter((numbers.setdefault(text, len(numbers)) for text in texts), np.int64, len(texts))
+    return list(numbers), rows
+
+
+def _shorten(text: str | None) -> str:
+    return repr(text if text is None or len(text) <= 60 else text[:57] + "...")

@@ -1,0 +1,205 @@
+"""CQA-A and CQA-B: ranking the comments of a thread, and related questions (SemEval-2016 and 2017, Task 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pairtune.errors import UserError
+from pairtune.pairs import PairSet
+from pairtune.tasks.files import find_file, need_file, pick_columns, read_delimited
+from pairtune.tasks.info import METRICS, Splits, TaskInfo, fold
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+A_PART1 = "SemEval2016-Task3-CQA-QL-train-part1-subtaskA.xml"
+A_PART2 = "SemEval2016-Task3-CQA-QL-train-part2-subtaskA.xml"
+A_TEST2016 = "SemEval2016-Task3-CQA-QL-test-subtaskA.xml"
+A_2015 = tuple(f"SemEval2015-Task3-CQA-QL-{part}-reformatted-excluding-2016-questions-cleansed.xml" for part in ("dev", "train"))
+A_DEV = "SemEval2016-Task3-CQA-QL-dev-subtaskA.xml"
+A_TEST = ("SemEval2017-task3-English-test-subtaskA.xml", "SemEval2017-Task3-CQA-QL-test-subtaskA.xml")
+A_GOLD = "SemEval2017-Task3-CQA-QL-test-subtaskA.xml.subtaskA.relevancy"
+
+B_PART1 = ("SemEval2016-Task3-CQA-QL-train-part1.xml", "subtaskB-train-part1.tsv")
+B_PART2 = "SemEval2016-Task3-CQA-QL-train-part2.xml"
+B_DEV = "SemEval2016-Task3-CQA-QL-dev.xml"
+B_TEST2016 = "SemEval2016-Task3-CQA-QL-test.xml"
+B_TEST = ("SemEval2017-task3-English-test.xml", "SemEval2017-Task3-CQA-QL-test.xml", "subtaskB-test2017.tsv")
+B_GOLD = "SemEval2017-Task3-CQA-QL-test.xml.subtaskB.relevancy"
+
+POSITIVE = {"Good": True, "PotentiallyUseful": False, "Bad": False}  # subtask A
+RELATED = {"PerfectMatch": True, "Relevant": True, "Irrelevant": False}  # subtask B
+UNKNOWN = "?"  # the label in the files of the 2017 test
+
+HOW = (
+    "the XML files of SemEval-2016 Task 3 (train, dev, test) and of the SemEval-2017 English test, with the .relevancy files "
+    "of its scorer, from https://alt.qcri.org/semeval2017/task3/ go in the folder cqa of PAIRTUNE_DATA, sub-folders and all"
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A text to be ranked for a question, as the file gives it; good is None where the file says "?"."""
+
+    query: str
+    name: str
+    question: str
+    text: str
+    good: bool | None
+
+
+def load_cqa_a(folder: Path) -> Splits:
+    """The first ten comments of a thread, in order of time; positive means `Good`."""
+    dev = read_comments(need_file(folder, A_DEV))
+    test = _with_gold(read_comments(need_file(folder, *A_TEST)), need_file(folder, A_GOLD))
+    paths = [path for name in (A_PART1,) if (path := find_file(folder, name))]
+    notes = ["train: train-part1, as in the paper"] if paths else []
+    if not paths:
+        paths = [path for name in (A_PART2, A_TEST2016, *A_2015) if (path := find_file(folder, name))]
+        notes = [f"train: {A_PART1} is not there, so instead of the paper's train set: {', '.join(path.name for path in paths)}"]
+    if not paths:
+        raise UserError(f"{folder}: no file {A_PART1} in it, nor {', '.join((A_PART2, A_TEST2016, *A_2015))}: {HOW}")
+    found = [candidate for path in paths for candidate in read_comments(path)]
+    train = _without_questions_of([*dev, *test], found, notes)
+    path = find_file(folder, A_TEST2016)
+    if path in paths:
+        notes.append("test2016 is part of train here: a model tuned on this task has seen it")
+    extra = {"test2016": _pairs(read_comments(path))} if path else {}
+    return Splits(_pairs(train), _pairs(dev), _pairs(test), tuple(notes), extra)
+
+
+def load_cqa_b(folder: Path) -> Splits:
+    """Ten questions that a search engine found for a question, in its order; positive means `PerfectMatch` or `Relevant`."""
+    dev = read_questions(need_file(folder, B_DEV))
+    test = _with_gold(read_questions(need_file(folder, *B_TEST)), need_file(folder, B_GOLD))
+    path = need_file(folder, *B_PART1)
+    notes = [f"train: {path.name}; the paper's 19,990 and 5,500 count comments, not pairs of questions"]
+    train = _without_questions_of([*dev, *test], read_questions(path), notes)
+    others = {"test2016": find_file(folder, B_TEST2016), "train-part2": find_file(folder, B_PART2)}
+    extra = {name: _pairs(read_questions(found)) for name, found in others.items() if found}
+    if "train-part2" in extra:
+        notes.append("train-part2 is a split of its own: noisier, and not part of train, as in the paper")
+    return Splits(_pairs(train), _pairs(dev), _pairs(test), tuple(notes), extra)
+
+
+def read_comments(path: Path) -> list[Candidate]:
+    """The comments of every thread of a subtask A file."""
+    candidates = []
+    for thread in parse_xml(path).iter("Thread"):
+        related = _child(path, thread, "RelQuestion")
+        question = _subject_and_body(related, "RelQ")
+        for comment in thread.findall("RelComment"):
+            good = _label(path, comment, "RELC_RELEVANCE2RELQ", POSITIVE)
+            text = fold(comment.findtext("RelCText") or "")
+            candidates.append(Candidate(related.get("RELQ_ID", ""), comment.get("RELC_ID", ""), question, text, good))
+    return candidates
+
+
+def read_questions(path: Path) -> list[Candidate]:
+    """The related questions of a subtask B file, XML or TSV."""
+    if path.suffix == ".tsv":
+        columns = ("orgq_id", "relq_id", "orgq", "relq", "label")
+        records = pick_columns(path, read_delimited(path), columns)
+        return [Candidate(*map(fold, fields[:4]), good=fields[4] == "1") for _, fields in records]
+    candidates = []
+    for original in parse_xml(path).iter("OrgQuestion"):
+        question = _subject_and_body(original, "OrgQ")
+        for related in original.iter("RelQuestion"):
+            good = _label(path, related, "RELQ_RELEVANCE2ORGQ", RELATED)
+            text = _subject_and_body(related, "RelQ")
+            candidates.append(Candidate(original.get("ORGQ_ID", ""), related.get("RELQ_ID", ""), question, text, good))
+    return candidates
+
+
+def parse_xml(path: Path) -> Element:
+    """The root of an XML file that may carry a DTD, but declares no entity: none is expanded, nothing outside is read."""
+    from defusedxml.common import DefusedXmlException
+    from defusedxml.ElementTree import ParseError, parse
+
+    try:
+        return parse(path, forbid_dtd=False, forbid_entities=True, forbid_external=True).getroot()
+    except DefusedXmlException as problem:
+        raise UserError(f"{path}: refused, since it declares an entity ({problem}); the originals declare none") from problem
+    except ParseError as problem:
+        raise UserError(f"{path} line {problem.position[0]}: not well-formed XML ({problem}); fetch the file again") from problem
+
+
+def _without_questions_of(held_out: Sequence[Candidate], train: Sequence[Candidate], notes: list[str]) -> list[Candidate]:
+    """Train without the threads whose question (subject and body) is also asked in dev or test; a note says how many."""
+    questions = {candidate.question for candidate in held_out}
+    kept = [candidate for candidate in train if candidate.question not in questions]
+    if len(kept) < len(train):
+        threads = {candidate.query for candidate in train if candidate.question in questions}
+        notes.append(
+            f"train: {len(threads)} threads ({len(train) - len(kept)} pairs) left out: their question is also in dev or test"
+        )
+    return kept
+
+
+def _with_gold(candidates: Iterable[Candidate], path: Path) -> list[Candidate]:
+    """The candidates with the labels of a .relevancy file: query, name, rank, score, true or false."""
+    gold = {}
+    for row in read_delimited(path):
+        if len(row.fields) != 5 or row.fields[4] not in ("true", "false"):
+            raise UserError(f"{path} line {row.line}: expected five columns, the last one true or false")
+        gold[row.fields[1]] = row.fields[4] == "true"
+    labelled = []
+    for candidate in candidates:
+        if candidate.name not in gold:
+            raise UserError(f"{path}: no line for {candidate.name}; it is not the gold standard of the test file beside it")
+        labelled.append(Candidate(candidate.query, candidate.name, candidate.question, candidate.text, gold[candidate.name]))
+    return labelled
+
+
+def _pairs(candidates: Sequence[Candidate]) -> PairSet:
+    for candidate in candidates:
+        if candidate.good is None:
+            raise UserError(
+                f'cqa: {candidate.name} has the label "?"; only the 2017 test may, and its gold is in a .relevancy file'
+            )
+    return PairSet.of(
+        [candidate.question for candidate in candidates],
+        [candidate.text for candidate in candidates],
+        [float(bool(candidate.good)) for candidate in candidates],
+        query=[candidate.query for candidate in candidates],
+    )
+
+
+def _subject_and_body(element: Element, prefix: str) -> str:
+    """Joined by a full stop, always: that is what the TSV files of subtask B hold, and texts must look the same in all."""
+    subject, body = (fold(element.findtext(f"{prefix}{part}") or "") for part in ("Subject", "Body"))
+    return f"{subject}. {body}".strip()
+
+
+def _child(path: Path, element: Element, name: str) -> Element:
+    child = element.find(name)
+    if child is None:
+        raise UserError(f"{path}: a <{element.tag}> without <{name}>; expected a SemEval Task 3 file")
+    return child
+
+
+def _label(path: Path, element: Element, attribute: str, known: dict[str, bool]) -> bool | None:
+    value = element.get(attribute, "")
+    if value == UNKNOWN:
+        return None
+    if value not in known:
+        raise UserError(f"{path}: {attribute} is {value!r}, expected one of {', '.join(known)}")
+    return known[value]
+
+
+LICENCE = "free for general research use"
+CITATION = """@inproceedings{nakov-etal-2017-semeval,
+  title = {{S}em{E}val-2017 Task 3: Community Question Answering},
+  author = {Nakov, Preslav and Hoogeveen, Doris and M{\\`a}rquez, Llu{\\'i}s and Moschitti, Alessandro and
+            Mubarak, Hamdy and Baldwin, Timothy and Verspoor, Karin},
+  booktitle = {Proceedings of the 11th International Workshop on Semantic Evaluation ({S}em{E}val-2017)},
+  year = {2017},
+  pages = {27--48},
+  doi = {10.18653/v1/S17-2003}
+}"""
+
+INFO_A = TaskInfo("cqa-a", "ranking", METRICS["ranking"], LICENCE, CITATION, HOW, folder="cqa", load=load_cqa_a)
+INFO_B = TaskInfo("cqa-b", "ranking", METRICS["ranking"], LICENCE, CITATION, HOW, folder="cqa", load=load_cqa_b)

@@ -1,0 +1,83 @@
+"""PFCC-S: finding the fact-checked claim that a tweet repeats (Shaar et al., 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pairtune.errors import UserError
+from pairtune.pairs import PairSet
+from pairtune.tasks.files import need_file, pick_columns, read_delimited
+from pairtune.tasks.info import Splits, TaskInfo, distinct, fold, in_tenth
+
+TRAIN_PAIRS = 800  # the first pairs of the file; the rest is test
+
+HOW = (
+    "tweet-veclaim-pairs.tsv (columns claim, fact) and verified-claims.tsv (columns title, fact) of the Snopes data from "
+    "https://github.com/sshaar/That-is-a-Known-Lie go in the folder pfcc_s of PAIRTUNE_DATA"
+)
+
+
+def load_pfcc(folder: Path) -> Splits:
+    """Two TSV files with headers and quoting: the pairs, and all verified claims, which are the corpus."""
+    path = need_file(folder, "tweet-veclaim-pairs.tsv")
+    records = [fields for _, fields in pick_columns(path, read_delimited(path, quoted=True), ("claim", "fact"))]
+    tweets, claims = [fold(tweet) for tweet, _ in records], [fold(claim) for _, claim in records]
+    if len(records) <= TRAIN_PAIRS:
+        raise UserError(f"{path}: {len(records)} pairs, expected more than {TRAIN_PAIRS}: the first {TRAIN_PAIRS} are train")
+    corpus = _read_corpus(need_file(folder, "verified-claims.tsv"), claims)
+    # every pair is a query of its own: the paper's scores are multiples of 1/199, with one tweet twice
+    pairs = PairSet.of(tweets, claims, query=[f"tweet {row}" for row in range(1, len(records) + 1)], corpus=corpus)
+    dev = in_tenth(_groups(tweets[:TRAIN_PAIRS], claims[:TRAIN_PAIRS]))
+    rows = np.arange(len(pairs))
+    notes = [f"dev: {dev.sum()} of the {TRAIN_PAIRS} train pairs, by a hash of their claim; no claim or tweet is in both"]
+    shared = set(tweets[:TRAIN_PAIRS]) & set(tweets[TRAIN_PAIRS:])
+    if shared:
+        notes.append(f"{len(shared)} tweet is both in train or dev and in test, with different claims; kept, as in the paper")
+    return Splits(
+        pairs.take(rows[:TRAIN_PAIRS][~dev]), pairs.take(rows[:TRAIN_PAIRS][dev]), pairs.take(rows[TRAIN_PAIRS:]), tuple(notes)
+    )
+
+
+def _read_corpus(path: Path, claims: Sequence[str]) -> tuple[str, ...]:
+    """All verified claims, without repetitions after white space is folded; every paired claim is among them."""
+    corpus = distinct(fold(fact) for _, (fact,) in pick_columns(path, read_delimited(path, quoted=True), ("fact",)))
+    missing = set(claims) - set(corpus)
+    if missing:
+        raise UserError(f"{path}: {len(missing)} claims of the pairs are not in it, such as {min(missing)!r}")
+    return corpus
+
+
+def _groups(tweets: Sequence[str], claims: Sequence[str]) -> list[str]:
+    """A name for each pair: the same for pairs that share a tweet or a claim, directly or through others."""
+    name = {text: text for text in (*tweets, *claims)}
+
+    def root(text: str) -> str:
+        while name[text] != text:
+            text = name[text]
+        return text
+
+    for tweet, claim in zip(tweets, claims, strict=True):
+        name[root(tweet)] = root(claim)
+    return [root(claim) for claim in claims]
+
+
+INFO = TaskInfo(
+    name="pfcc-s",
+    kind="retrieval",
+    metrics=("HP@1", "HP@5", "HP@50"),
+    licence="none stated; research use",
+    citation="""@inproceedings{shaar-etal-2020-known,
+  title = {That is a Known Lie: Detecting Previously Fact-Checked Claims},
+  author = {Shaar, Shaden and Babulkov, Nikolay and Da San Martino, Giovanni and Nakov, Preslav},
+  booktitle = {Proceedings of the 58th Annual Meeting of the Association for Computational Linguistics},
+  year = {2020},
+  pages = {3607--3618},
+  doi = {10.18653/v1/2020.acl-main.332}
+}""",
+    how=HOW,
+    folder="pfcc_s",
+    load=load_pfcc,
+)

@@ -1,0 +1,123 @@
+"""Records: appended whole, read back, never lost; folders of runs that refuse to be overwritten."""
+
+from __future__ import annotations
+
+import multiprocessing
+
+import pytest
+
+from pairtune.errors import UserError
+from pairtune.folder import RunFolder
+from pairtune.recipe import make_recipe
+from pairtune.results import Run, append_record, read_records
+from pairtune.select import best_index, mean_and_spread
+
+
+def record(seed=1, dev=0.5, test=0.4):
+    return Run(
+        name="stsb/combo",
+        task="stsb",
+        encoder="minilm",
+        seed=seed,
+        metric="Spearman",
+        recipe={},
+        before={"dev": {"Spearman": 0.1}, "test": {"Spearman": 0.1}},
+        after={"dev": {"Spearman": dev}, "test": {"Spearman": test}},
+        epochs=[],
+        best_epoch=1,
+        pairs={"train": 10, "dev": 5, "test": 5},
+        seconds=1.5,
+        pairs_per_second=20.0,
+        device="cpu",
+        versions={"torch": "2"},
+        finished="2026-11-15T10:00:00+00:00",
+        model="runs/x/model",
+    )
+
+
+def test_a_record_comes_back_as_it_was(tmp_path):
+    path = tmp_path / "deep" / "results.jsonl"
+    append_record(path, record(1))
+    append_record(path, record(2))
+    assert read_records(path) == [record(1), record(2)]
+    assert read_records(path.parent) == [record(1), record(2)]
+
+
+def append_many(path, seed):
+    for _ in range(25):
+        append_record(path, record(seed))
+
+
+def test_records_of_many_processes_do_not_mix(tmp_path):
+    path = tmp_path / "results.jsonl"
+    processes = [multiprocessing.Process(target=append_many, args=(path, seed)) for seed in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert sorted(run.seed for run in read_records(path)) == sorted([0, 1, 2, 3] * 25)
+
+
+def test_a_line_cut_short_by_a_crash_costs_only_itself(tmp_path, capsys):
+    path = tmp_path / "results.jsonl"
+    append_record(path, record(1))
+    with path.open("ab") as file:
+        file.write(b'{"name": "half a rec')
+    append_record(path, record(2))
+    assert [run.seed for run in read_records(path)] == [1, 2]
+    assert "results.jsonl, line 2: not a run record" in capsys.readouterr().err
+
+
+def test_missing_results_say_what_to_do(tmp_path):
+    with pytest.raises(UserError, match="train something first"):
+        read_records(tmp_path / "none.jsonl")
+
+
+RECIPE = make_recipe({"name": "a/b"})
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match="not empty and not a run of ours"):
+        RunFolder.open(tmp_path, RECIPE, 1, overwrite=True)
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_an_unfinished_run_asks_whether_to_resume(tmp_path):
+    RunFolder.open(tmp_path / "run", RECIPE, 1)
+    with pytest.raises(UserError, match="unfinished run: --resume goes on with it"):
+        RunFolder.open(tmp_path / "run", RECIPE, 1)
+    assert not RunFolder.open(tmp_path / "run", RECIPE, 1, resume=True).finished
+
+
+def test_a_finished_run_is_not_overwritten_unless_asked(tmp_path):
+    folder = RunFolder.open(tmp_path / "run", RECIPE, 1)
+    folder.finish(record(), tmp_path / "results.jsonl")
+    with pytest.raises(UserError, match="holds a finished run"):
+        RunFolder.open(tmp_path / "run", RECIPE, 1)
+    assert RunFolder.open(tmp_path / "run", RECIPE, 1, resume=True).record() == record()
+    assert not RunFolder.open(tmp_path / "run", RECIPE, 1, overwrite=True).finished
+
+
+def test_resuming_with_other_settings_names_them(tmp_path):
+    RunFolder.open(tmp_path / "run", RECIPE, 1)
+    other = make_recipe({"name": "a/b", "loss": {"temperature": 0.2}})
+    with pytest.raises(UserError, match=r"seed is 1 there, 2 now, .*loss\.temperature is 0\.1 there, 0\.2 now"):
+        RunFolder.open(tmp_path / "run", other, 2, resume=True)
+
+
+def test_a_remembered_value_is_computed_once(tmp_path):
+    folder = RunFolder.open(tmp_path / "run", RECIPE, 1)
+    calls = []
+    for _ in range(2):
+        assert folder.remember("before", lambda: calls.append(1) or {"x": 1.5}) == {"x": 1.5}
+    assert len(calls) == 1
+
+
+def test_the_earliest_of_equally_good_epochs_is_chosen():
+    assert best_index([0.3, 0.7, 0.7]) == 1
+
+
+def test_one_seed_has_no_spread():
+    assert mean_and_spread([0.5]) == (0.5, 0.0)
+    assert mean_and_spread([1.0, 3.0]) == (2.0, pytest.approx(2**0.5))
