@@ -11,6 +11,7 @@ import pairtune
 
 PACKAGE = Path(pairtune.__file__).parent
 LINES = [  # each may import what stands below it, never sideways or up
+    ["__main__"],
     ["cli"],
     ["report"],
     ["train", "demo"],

@@ -16,6 +16,7 @@ _HOMES = {
     "PearsonLoss": "pairtune.sbert.loss",
     "LearnedTemperature": "pairtune.sbert.temperature",
     "HardBatches": "pairtune.sbert.sampler",
+    "Reorder": "pairtune.sbert.reorder",
     "PairEvaluator": "pairtune.sbert.evaluator",
     "PairSet": "pairtune.pairs",
     "Recipe": "pairtune.recipe",

@@ -1,1 +1,86 @@
-""""""
+"""Which pairs share a batch: orderings are functions from one side of the pairs to a permutation that falls into groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from pairtune.errors import UserError
+from pairtune.ordering.clusters import order_by_clusters
+from pairtune.ordering.examples import order_by_examples
+from pairtune.ordering.hashing import epoch_seed
+from pairtune.ordering.neighbours import order_by_neighbours
+from pairtune.ordering.order import Order, Side
+from pairtune.ordering.plain import order_original, order_uniformly
+from pairtune.ordering.words import order_by_words
+from pairtune.recipe import OrderSettings
+
+__all__ = ["ORDERINGS", "Order", "Ordering", "Side", "advise", "check_controls", "epoch_seed", "order_pairs"]
+
+CONTROLS = ("drop_identical", "skip_nearest", "margin")
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """An ordering, what it must be given besides the number of pairs, and the false-negative controls that it heeds."""
+
+    make: Callable[[Side, OrderSettings, int], Order]
+    needs: Literal["nothing", "texts", "vectors"] = "nothing"
+    controls: tuple[str, ...] = ()
+
+
+ORDERINGS = {
+    "original": Ordering(order_original),
+    "uniform": Ordering(order_uniformly),
+    "examples": Ordering(order_by_examples, "vectors", CONTROLS),
+    "words": Ordering(order_by_words, "texts", ("drop_identical",)),
+    "clusters": Ordering(order_by_clusters, "vectors", ("drop_identical",)),
+    "neighbours": Ordering(order_by_neighbours, "vectors", CONTROLS),
+}
+
+
+def order_pairs(side: Side, settings: OrderSettings, seed: int) -> Order:
+    """The order that the settings name: the same for the same side, settings and seed, everywhere."""
+    check_controls(settings)
+    by = settings.by if len(side) else "original"  # no pairs: nothing to compare
+    return ORDERINGS[by].make(side, settings, seed)
+
+
+def check_controls(settings: OrderSettings) -> None:
+    """Refuse a control that the chosen order would not heed."""
+    for name in CONTROLS:
+        value = getattr(settings, name)
+        if value != OrderSettings.model_fields[name].default and name not in ORDERINGS[settings.by].controls:
+            heeding = ", ".join(by for by, ordering in ORDERINGS.items() if name in ordering.controls)
+            raise UserError(
+                f"order.{name} is {value!r}, but the order by {settings.by!r} does not look at it: "
+                f"leave it out, or take one of: {heeding}"
+            )
+    if settings.by == "examples" and settings.skip_nearest >= settings.neighbours:
+        raise UserError(
+            f"order.skip_nearest is {settings.skip_nearest}, but only the {settings.neighbours} nearest are looked at, "
+            f"so that every pair would stand alone: raise order.neighbours, or skip fewer"
+        )
+
+
+def advise(side: Side, settings: OrderSettings) -> list[str]:
+    """What the settings ask for and this data cannot give; the order is made with what there is."""
+    count = len(side)
+    notes: list[str] = []
+    if ORDERINGS[settings.by].needs == "nothing" or not count:
+        return notes
+    if settings.group > count:
+        notes.append(f"order.group is {settings.group}, but there are only {count} pairs: a group holds all of them at most")
+    if settings.by == "examples" and settings.neighbours > count - 1:
+        notes.append(f"order.neighbours is {settings.neighbours}, but a pair has only {count - 1} others: all are looked at")
+    if settings.by == "clusters" and settings.clusters > len(side.texts):
+        notes.append(
+            f"order.clusters is {settings.clusters}, but there are only {len(side.texts)} distinct texts: as many clusters"
+        )
+    if count > 1 and len(side.texts) == 1:
+        notes.append(
+            f"all {count} {settings.side} texts are identical: nothing tells the pairs apart, and their order is random; "
+            f"order.side = {'right' if settings.side == 'left' else 'left'!r} may be what you want"
+        )
+    return notes

@@ -18,8 +18,8 @@ def order_by_clusters(side: Side, settings: OrderSettings, seed: int) -> Order:
     vectors = require_vectors(side)
     count = min(settings.clusters or round(len(vectors) ** 0.5), len(vectors))
     cluster = find_clusters(vectors, count, seed)[side.text]
-    text = side.text if settings.drop_identical else np.arange(len(side))
-    return order_by_shingles(([str(number)] for number in cluster.tolist()), len(side), settings.group, 1, seed, text)
+    identical = side.text if settings.drop_identical else None
+    return order_by_shingles(([str(number)] for number in cluster.tolist()), len(side), settings.group, 1, seed, identical)
 
 
 def find_clusters(vectors: np.ndarray, count: int, seed: int) -> np.ndarray:
@@ -31,7 +31,12 @@ def find_clusters(vectors: np.ndarray, count: int, seed: int) -> np.ndarray:
         return np.zeros(len(vectors), np.int64)
     # min_points_per_centroid only guards against few points with a warning: small data is a choice here
     kmeans = faiss.Kmeans(
-        vectors.shape[1], count, niter=ROUNDS, seed=hash_text(f"{seed}|clusters") % 2**31, spherical=True, min_points_per_centroid=1
+        vectors.shape[1],
+        count,
+        niter=ROUNDS,
+        seed=hash_text(f"{seed}|clusters") % 2**31,
+        spherical=True,
+        min_points_per_centroid=1,
     )
     kmeans.train(vectors)
     return kmeans.assign(vectors)[1].astype(np.int64)

@@ -19,10 +19,10 @@ def order_by_neighbours(side: Side, settings: OrderSettings, seed: int) -> Order
     """
     skipped = settings.skip_nearest
     candidates = find_candidates(side, settings.model_copy(update={"drop_identical": False}), settings.group - 1 + skipped)
-    text = side.text if settings.drop_identical else np.arange(len(side))
+    identical = side.text if settings.drop_identical else None
     own = side.text.tolist()
     words = ([str(own[i]), *_numbers(candidates.texts[own[i], max(1, candidates.start[i]) :])] for i in range(len(side)))
-    return order_by_shingles(words, len(side), settings.group, settings.shingle, seed, text)
+    return order_by_shingles(words, len(side), settings.group, settings.shingle, seed, identical)
 
 
 def _numbers(texts: np.ndarray) -> list[str]:

@@ -10,14 +10,17 @@ from pairtune.ordering.hashing import hash_text, rank_rows
 from pairtune.ordering.order import Order, number_texts
 
 
-def order_by_shingles(words: Iterable[Sequence[str]], count: int, group: int, shingle: int, seed: int, text: np.ndarray) -> Order:
+def order_by_shingles(
+    words: Iterable[Sequence[str]], count: int, group: int, shingle: int, seed: int, text: np.ndarray | None = None
+) -> Order:
     """Algorithm 2 over `count` rows, each with its words: draw a shingle, group by it, bring the groups into random order.
 
-    text: (count,) numbers; two rows of one number never share a group (all different: no restriction).
+    text: (count,) numbers, or None; two rows of one number never share a group.
     """
     ranks = rank_rows(count, seed)
-    shingles = [draw_shingle(list(row_words), shingle, rank, row) for row, (row_words, rank) in enumerate(zip(words, ranks.tolist(), strict=True))]
-    return group_shingles(part_identical(shingles, text, ranks), ranks, group, seed)
+    rows = enumerate(zip(words, ranks.tolist(), strict=True))
+    shingles = [draw_shingle(list(row_words), shingle, rank, row) for row, (row_words, rank) in rows]
+    return group_shingles(shingles if text is None else part_identical(shingles, text, ranks), ranks, group, seed)
 
 
 def draw_shingle(words: list[str], size: int, rank: int, row: int) -> str:

@@ -13,5 +13,5 @@ STOP_WORDS: frozenset[str] = frozenset(
     up upon us very was we were what when where whether which while who whom whose why will with within without would yet you
     your yours yourself yourselves
     d didn doesn don isn ll m re s t ve wasn won
-    """.split()
+    """.split()  # noqa: SIM905
 )

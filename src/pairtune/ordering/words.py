@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import regex
 
 from pairtune.ordering.order import Order, Side
@@ -16,8 +15,8 @@ WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 def order_by_words(side: Side, settings: OrderSettings, seed: int) -> Order:
     """Groups of pairs that drew the same `settings.shingle` words of their texts."""
     words = [find_words(text) for text in side.texts]
-    text = side.text if settings.drop_identical else np.arange(len(side))
-    return order_by_shingles((words[i] for i in side.text.tolist()), len(side), settings.group, settings.shingle, seed, text)
+    identical = side.text if settings.drop_identical else None
+    return order_by_shingles((words[i] for i in side.text.tolist()), len(side), settings.group, settings.shingle, seed, identical)
 
 
 def find_words(text: str | None) -> list[str]:

@@ -15,8 +15,10 @@ from pairtune.recipe import Stage
 from pairtune.sbert.callbacks import Seal
 from pairtune.sbert.evaluator import PairEvaluator
 from pairtune.sbert.loss import build_loss
-from pairtune.sbert.optimiser import AdamW
+from pairtune.sbert.optimiser import without_bias_correction
+from pairtune.sbert.reorder import Reorder
 from pairtune.sbert.sampler import HardBatches
+from pairtune.sbert.temperature import LearnedTemperature
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -31,11 +33,8 @@ class PairTrainer(SentenceTransformerTrainer):
 
     def get_optimizer_cls_and_kwargs(self, args: Any, model: Any = None) -> tuple[Any, Any]:
         """The host's groups and rates, with our AdamW where the recipe turns bias correction off."""
-        optimiser, settings = super().get_optimizer_cls_and_kwargs(args, model)
-        if self.bias_correction:
-            return optimiser, settings
-        settings.pop("fused", None)
-        return AdamW, {**settings, "correct_bias": False}
+        chosen = super().get_optimizer_cls_and_kwargs(args, model)
+        return chosen if self.bias_correction else without_bias_correction(chosen)
 
 
 def make_trainer(
@@ -51,19 +50,26 @@ def make_trainer(
 ) -> PairTrainer:
     """A trainer that follows one stage of a recipe, quiet but for our own progress."""
     evaluator = PairEvaluator.of_task(task)
-    order = HardBatches(stage.order)
     arguments = training_arguments(
         stage,
         seed,
         folder,
-        batch_sampler=order.sampler,
+        batch_sampler=HardBatches(stage.order),
         load_best_model_at_end=keep_best,
         metric_for_best_model=f"eval_{evaluator.primary_metric}",
         greater_is_better=True,
+        logging_steps=min(LOG_STEPS, max(1, len(dataset) // stage.train.batch)),  # every epoch has a loss to show
     )
+    model.model_card_data.generate_widget_examples = False  # they need the hub
     loss = build_loss(model, stage.loss)
+    learned = [LearnedTemperature(loss, rate=stage.loss.temperature_rate)] if stage.loss.learn_temperature else []
     trainer = PairTrainer(
-        model=model, args=arguments, train_dataset=dataset, loss=loss, evaluator=evaluator, callbacks=[*callbacks, Seal()]
+        model=model,
+        args=arguments,
+        train_dataset=dataset,
+        loss=loss,
+        evaluator=evaluator,
+        callbacks=[*callbacks, Reorder(), *learned, Seal()],
     )
     trainer.bias_correction = stage.train.bias_correction
     trainer.remove_callback(PrinterCallback)
@@ -89,7 +95,6 @@ def training_arguments(stage: Stage, seed: int, folder: Path, **more: Any) -> Se
         eval_strategy="epoch",
         save_strategy="epoch",
         save_total_limit=2,
-        logging_steps=LOG_STEPS,
         report_to=[],
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available(),

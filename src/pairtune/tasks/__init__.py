@@ -19,12 +19,17 @@ TASKS: dict[str, TaskInfo] = {
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """Whether a task can be loaded here: found is its folder or None, rows the pairs per split, remark what to do."""
+    """Whether a task can be loaded here.
+
+    found: its folder, or None. rows: pairs per split, where it was found. says: where it is, or what to do.
+    notes: what was skipped or replaced.
+    """
 
     name: str
-    found: Path | None
+    found: str | None
+    says: str
     rows: dict[str, int] = field(default_factory=dict)
-    remark: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def load_task(name: str, data: Path | None = None) -> Task:
@@ -47,13 +52,14 @@ def task_status(name: str, data: Path | None = None) -> TaskStatus:
     info = _info(name)
     folder = find_folder(info, data)
     if folder is None:
-        return TaskStatus(name, None, remark=info.how)
+        return TaskStatus(name, None, f"not here; {info.how}")
     try:
         splits = info.load(folder)
     except (UserError, OSError) as problem:
-        return TaskStatus(name, folder, remark=f"cannot be read: {problem}")
+        return TaskStatus(name, None, f"cannot be read: {problem}")
     parts = {"train": splits.train, "dev": splits.dev, "test": splits.test, **splits.extra}
-    return TaskStatus(name, folder, {part: len(pairs) for part, pairs in parts.items()}, "; ".join(splits.notes))
+    rows = {part: len(pairs) for part, pairs in parts.items()}
+    return TaskStatus(name, str(folder), f"found in {folder}", rows, splits.notes)
 
 
 def find_folder(info: TaskInfo, data: Path | None = None) -> Path | None:

@@ -44,11 +44,10 @@ def fetch_antique() -> Splits:
     try:
         import ir_datasets
     except ImportError as problem:
-        raise UserError(
-            f"antique was not found on this machine, and the package ir_datasets is not installed: {HOW}"
-        ) from problem
+        raise UserError(f"antique was not found on this machine, and ir_datasets is not installed: {HOW}") from problem
     say("fetching Antique through ir_datasets, once")
-    judged, questions = {}, {}
+    judged: dict[str, list[Judgement]] = {}
+    questions: dict[str, str] = {}
     try:
         for split in ("train", "test"):
             source = ir_datasets.load(f"antique/{split}")

@@ -103,7 +103,10 @@ def read_questions(path: Path) -> list[Candidate]:
     if path.suffix == ".tsv":
         columns = ("orgq_id", "relq_id", "orgq", "relq", "label")
         records = pick_columns(path, read_delimited(path), columns)
-        return [Candidate(*map(fold, fields[:4]), good=fields[4] == "1") for _, fields in records]
+        return [
+            Candidate(query, name, fold(question), fold(text), good=label == "1")
+            for _, (query, name, question, text, label) in records
+        ]
     candidates = []
     for original in parse_xml(path).iter("OrgQuestion"):
         question = _subject_and_body(original, "OrgQ")
@@ -157,9 +160,7 @@ def _with_gold(candidates: Iterable[Candidate], path: Path) -> list[Candidate]:
 def _pairs(candidates: Sequence[Candidate]) -> PairSet:
     for candidate in candidates:
         if candidate.good is None:
-            raise UserError(
-                f'cqa: {candidate.name} has the label "?"; only the 2017 test may, and its gold is in a .relevancy file'
-            )
+            raise UserError(f'cqa: {candidate.name} has the label "?"; give the labelled file (only the 2017 test has none)')
     return PairSet.of(
         [candidate.question for candidate in candidates],
         [candidate.text for candidate in candidates],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,15 +43,16 @@ def parse_label(value: object, where: str) -> float:
     return number
 
 
-def rescale(values: Sequence[float], wheres: Sequence[str]) -> Scaled:
+def rescale(values: Sequence[float], where: Callable[[int], str]) -> Scaled:
     """Labels on the scale that the data shows, laid linearly on [0, 1].
 
     Within 0–1 they stay. −1–1 (a cosine) becomes (label + 1) / 2. Above 1 the scale ends at the first of TOPS that
     holds all labels, and starts at 1 where no label is lower (1–4, 1–5), else at 0 (0–5, 0–100).
     Refused: labels below −1 or above 100, negative ones beside ones above 1, a few stray ones far above all others.
+    where: names the file and the line of a label, for the refusal.
     """
     grade = np.asarray(values, np.float64)
-    low, high = _scale(grade, wheres)
+    low, high = _scale(grade, where)
     label = np.clip((grade - low) / (high - low), 0, 1).astype(np.float32)
     note = "" if (low, high) == (0, 1) else f"labels: {low:g} to {high:g} laid on 0 to 1, as (label − {low:g}) / {high - low:g}"
     return Scaled(label, grade.astype(np.float32), note.replace("− -", "+ "))
@@ -71,28 +72,28 @@ def _number(value: object) -> float | None:
         return None
 
 
-def _scale(grade: np.ndarray, wheres: Sequence[str]) -> tuple[float, float]:
+def _scale(grade: np.ndarray, where: Callable[[int], str]) -> tuple[float, float]:
     least, most = int(grade.argmin()), int(grade.argmax())
     low, high = float(grade[least]), float(grade[most])
     scales = "known scales: 0–1, −1–1, 0–5, 1–4, 1–5, 0–10, 0–100 and the like; rescale the labels"
     if low < -1 - ROUNDING:
-        raise UserError(f"{wheres[least]}: the label is {low:g}, below every scale; {scales}")
+        raise UserError(f"{where(least)}: the label is {low:g}, below every scale; {scales}")
     if high > TOPS[-1]:
-        raise UserError(f"{wheres[most]}: the label is {high:g}, above every scale; {scales}")
+        raise UserError(f"{where(most)}: the label is {high:g}, above every scale; {scales}")
     if high <= 1 + ROUNDING:
         return (-1, 1) if low < -ROUNDING else (0, 1)
     if low < 0:
-        raise UserError(f"{wheres[least]}: the label is {low:g}, and {high:g} at {wheres[most]}: no scale has both; {scales}")
+        raise UserError(f"{where(least)}: the label is {low:g}, and {high:g} at {where(most)}: no scale has both; {scales}")
     top = next(top for top in TOPS if top >= high)
     if top == 100:
-        _refuse_strays(grade, wheres, most)
+        _refuse_strays(grade, where, most)
     return (1 if low >= 1 and top <= 10 else 0), top
 
 
-def _refuse_strays(grade: np.ndarray, wheres: Sequence[str], most: int) -> None:
+def _refuse_strays(grade: np.ndarray, where: Callable[[int], str], most: int) -> None:
     others = grade[grade <= 10]
     if 0 < len(grade) - len(others) < STRAY_SHARE * len(grade):
         raise UserError(
-            f"{wheres[most]}: the label is {grade[most]:g}, while {len(others):,} of {len(grade):,} lie in "
+            f"{where(most)}: the label is {grade[most]:g}, while {len(others):,} of {len(grade):,} lie in "
             f"{others.min():g} to {others.max():g}; correct it (or divide all labels by 100 if that is their scale)"
         )

@@ -42,7 +42,7 @@ def load_mrpc(folder: Path) -> Splits:
 def fetch_mrpc() -> Splits:
     """GLUE's split from the hub: the same pairs."""
     splits = hub_splits("nyu-mll/glue", "mrpc", HOW)
-    return Splits(*(_from_hub(splits[split]) for split in ("train", "validation", "test")))
+    return Splits(_from_hub(splits["train"]), _from_hub(splits["validation"]), _from_hub(splits["test"]))
 
 
 def _read(path: Path) -> tuple[PairSet, list[tuple[str, ...]]]:

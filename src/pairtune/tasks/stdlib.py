@@ -1,4 +1,4 @@
-"""stdlib: finding a function of the Python standard library from what it does. Needs no download."""
+"""stdlib: finding a function or class of the Python standard library from what it does. Needs no download."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,19 +15,23 @@ from pairtune.pairs import PairSet
 from pairtune.progress import track
 from pairtune.tasks.info import METRICS, Splits, TaskInfo, distinct, fold, share
 
+# tests, applications, other people's packages, and what Python 3.12 threw out
 SKIPPED = {"test", "tests", "idlelib", "lib2to3", "turtledemo", "ensurepip", "site-packages", "dist-packages", "distutils"}
 FEWEST_WORDS = 3  # "Internal function." is nothing to search for
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Definition = Function | ast.ClassDef
 
 
 class Described(NamedTuple):
-    """What a function does, how it is called, and the top-level module that it belongs to."""
+    """What a function or class does, how it is called, and the top-level module that it belongs to."""
 
     text: str
     call: str
     module: str
 
 
+@cache  # two seconds of parsing, asked for by training and again by searches
 def load_stdlib(folder: Path) -> Splits:
     """Pairs (first paragraph of the docstring, `module.Class.function(arguments)`), split by top-level module.
 
@@ -36,16 +41,11 @@ def load_stdlib(folder: Path) -> Splits:
     described = [item for path in track(_modules(folder), "reading the standard library") for item in _describe(folder, path)]
     if not described:
         raise UserError(f"{folder}: no sources of the standard library there; use a Python that comes with its .py files")
-    split = [_split_of(item.module) for item in described]
-    parts = {
-        name: _pairs([item for item, of in zip(described, split, strict=True) if of == name]) for name in ("train", "dev", "test")
-    }
-    modules = {name: len({item.module for item, of in zip(described, split, strict=True) if of == name}) for name in parts}
-    note = (
-        f"{len(described):,} functions of Python {sys.version_info.major}.{sys.version_info.minor}, split by module: "
-        f"{modules['train']} for train, {modules['dev']} for dev, {modules['test']} for test"
-    )
-    return Splits(**parts, notes=(note,))
+    parts = {name: [item for item in described if _split_of(item.module) == name] for name in ("train", "dev", "test")}
+    modules = ", ".join(f"{len({item.module for item in part})} for {name}" for name, part in parts.items())
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    note = f"{len(described):,} functions and classes of Python {version}, split by module: {modules}"
+    return Splits(_pairs(parts["train"]), _pairs(parts["dev"]), _pairs(parts["test"]), notes=(note,))
 
 
 def _split_of(module: str) -> str:
@@ -74,30 +74,29 @@ def _describe(folder: Path, path: Path) -> Iterator[Described]:
         tree = ast.parse(path.read_bytes())
     except SyntaxError:  # a template among the sources, no module
         return
-    for prefix, function, method in _functions(tree.body, ".".join(names)):
-        text = _first_paragraph(function)
-        if len(text.split()) >= FEWEST_WORDS and f"{function.name}(" not in text:  # the answer in the question
-            yield Described(text, f"{prefix}.{function.name}({_arguments(function, method)})", names[0])
+    for prefix, node in _definitions(tree.body, ".".join(names)):
+        text = fold((ast.get_docstring(node) or "").split("\n\n")[0])
+        if len(text.split()) >= FEWEST_WORDS and f"{node.name}(" not in text:  # the answer would stand in the question
+            yield Described(text, f"{prefix}.{node.name}({_arguments(node)})", names[0])
 
 
-def _functions(body: Sequence[ast.stmt], prefix: str, method: bool = False) -> Iterator[tuple[str, Function, bool]]:
-    """The public functions and methods, with the dotted name of what they stand in."""
+def _definitions(body: Sequence[ast.stmt], prefix: str) -> Iterator[tuple[str, Definition]]:
+    """The public functions, classes and methods, with the dotted name of what they stand in."""
     for node in body:
-        if isinstance(node, Function) and not node.name.startswith("_"):
-            yield prefix, node, method
-        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            yield from _functions(node.body, f"{prefix}.{node.name}", method=True)
+        if isinstance(node, Definition) and not node.name.startswith("_"):
+            yield prefix, node
+            if isinstance(node, ast.ClassDef):
+                yield from _definitions(node.body, f"{prefix}.{node.name}")
 
 
-def _first_paragraph(function: Function) -> str:
-    return fold((ast.get_docstring(function) or "").split("\n\n")[0])
-
-
-def _arguments(function: Function, method: bool) -> str:
-    """As in the source, without the self or cls that no caller writes."""
-    arguments = ast.unparse(function.args)
-    first = function.args.args[0].arg if function.args.args else ""
-    return arguments.removeprefix(first).removeprefix(", ") if method and first in ("self", "cls") else arguments
+def _arguments(node: Definition) -> str:
+    """As a caller writes them, without self or cls; those of a class are those of its __init__."""
+    if isinstance(node, ast.ClassDef):
+        starts = (item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__")
+        return "".join(_arguments(start) for start in starts)
+    first = next((argument.arg for argument in (*node.args.posonlyargs, *node.args.args)), "")
+    written = ast.unparse(node.args)
+    return written.removeprefix(first).removeprefix(", /").removeprefix(", ") if first in ("self", "cls") else written
 
 
 def _pairs(described: Sequence[Described]) -> PairSet:

@@ -22,13 +22,14 @@ HOW = (
 
 def load_stsb(folder: Path) -> Splits:
     """sts-{train,dev,test}.csv: TAB, no header, no quoting; genre, file, year, id, score, s1, s2 and perhaps two sources."""
-    return Splits(*(_read(need_file(folder, f"sts-{split}.csv")) for split in ("train", "dev", "test")))
+    train, dev, test = (_read(need_file(folder, f"sts-{split}.csv")) for split in ("train", "dev", "test"))
+    return Splits(train, dev, test)
 
 
 def fetch_stsb() -> Splits:
     """The same pairs from the hub, whose scores are already divided by 5."""
     splits = hub_splits("sentence-transformers/stsb", None, HOW)
-    return Splits(*(_from_hub(splits[split]) for split in ("train", "validation", "test")))
+    return Splits(_from_hub(splits["train"]), _from_hub(splits["validation"]), _from_hub(splits["test"]))
 
 
 def _read(path: Path) -> PairSet:

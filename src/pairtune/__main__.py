@@ -1,0 +1,5 @@
+"""`python -m pairtune` is `pairtune`."""
+
+from pairtune.cli import main
+
+main()

@@ -1,0 +1,124 @@
+"""Parquet in and out: which files, what is in them, and an output that appears whole or not at all."""
+
+from __future__ import annotations
+
+import glob
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pairtune.errors import UserError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Source:
+    """Parquet files in the order of their paths: a row's number is its position in all of them together."""
+
+    name: str
+    files: tuple[str, ...]
+    counts: tuple[int, ...]
+    schema: pa.Schema
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are in all."""
+        return sum(self.counts)
+
+    @property
+    def offsets(self) -> list[int]:
+        """The number of each file's first row."""
+        return list(accumulate(self.counts, initial=0))[:-1]
+
+    @property
+    def stamp(self) -> list[list[int]]:
+        """Rows and bytes of each file: enough to see that a prepared file belongs to another source."""
+        return [[count, Path(file).stat().st_size] for file, count in zip(self.files, self.counts, strict=True)]
+
+
+def open_source(name: str) -> Source:
+    """The Parquet files that a path, a folder or a glob names; every footer is read, and all must have the same columns."""
+    import pyarrow.parquet as pq
+
+    files = _find(name)
+    counts, schemas = [], []
+    for file in files:
+        try:
+            footer = pq.read_metadata(file)
+        except (OSError, ValueError) as problem:
+            hint = "it may be half-written: write it again, or leave it out"
+            raise UserError(f"{file} is not a whole Parquet file ({problem}); {hint}") from problem
+        counts.append(footer.num_rows)
+        schemas.append(footer.schema.to_arrow_schema())
+        if not schemas[-1].equals(schemas[0]):
+            raise UserError(f"{file} has other columns than {files[0]}:\n{_difference(schemas[0], schemas[-1])}")
+    if not sum(counts):
+        raise UserError(f"{name} holds no rows: there is nothing to shuffle")
+    return Source(name, tuple(files), tuple(counts), schemas[0])
+
+
+def _find(name: str) -> list[str]:
+    if "://" in name:
+        raise UserError(f"{name}: DuckDB reads local files here; for files elsewhere use engine spark")
+    path = Path(name)
+    if path.is_dir():
+        found = [file for file in path.rglob("*.parquet") if not _hidden(file.relative_to(path))]
+    elif path.is_file():
+        found = [path]
+    else:
+        found = [Path(match) for match in glob.glob(name, recursive=True) if Path(match).is_file()]
+    if not found:
+        raise UserError(f"no Parquet files at {name}: give a file, a folder with *.parquet in it, or a glob in quotes")
+    return sorted(file.absolute().as_posix() for file in found)
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
+def _difference(first: pa.Schema, other: pa.Schema) -> str:
+    mine, theirs = ({f"{field.name}: {field.type}" for field in schema} for schema in (first, other))
+    lines = [f"  only in the first: {field}" for field in sorted(mine - theirs)]
+    lines += [f"  only in this one: {field}" for field in sorted(theirs - mine)]
+    return "\n".join(lines or ["  the same ones in another order"])
+
+
+@contextmanager
+def written_aside(target: str, source: str, overwrite: bool) -> Iterator[Path]:
+    """A scratch folder beside the target; what lies there as `result` when the block ends well becomes the target.
+
+    Whatever goes wrong, a full disk or Ctrl-C, nothing is left: neither the folder nor half a target.
+    """
+    final = Path(target).absolute()
+    _refuse_target(final, source, overwrite)
+    try:
+        scratch = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
+    except OSError as problem:
+        raise UserError(f"cannot write to {final.parent}: {problem.strerror}; choose another output") from problem
+    try:
+        yield scratch
+        if final.exists():
+            final.rename(scratch / "replaced")
+        (scratch / "result").rename(final)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _refuse_target(final: Path, source: str, overwrite: bool) -> None:
+    if final.exists() and not overwrite:
+        raise UserError(f"{final} is there already: choose another output, or allow it to be overwritten")
+    if final.is_dir() and not all(_written_by_spark(path) for path in final.iterdir()):
+        raise UserError(f"{final} is a folder with more than Parquet part files in it, and is not overwritten: choose another")
+    if Path(source).is_dir() and Path(source).absolute() in final.parents:
+        raise UserError(f"{final} lies in the input folder {source}: it would be read as input the next time; choose another")
+
+
+def _written_by_spark(path: Path) -> bool:
+    return path.name.startswith(("part-", ".part-", "_SUCCESS", "._SUCCESS"))

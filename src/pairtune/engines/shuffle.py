@@ -1,0 +1,102 @@
+"""Fast shuffling of files (Algorithm 2): rows that share a word, a cluster or a neighbour come to stand together."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+from pairtune.engines.columns import kind_of_column
+from pairtune.engines.files import open_source, written_aside
+from pairtune.engines.job import By, Job, ShuffleReport, memory_bytes
+from pairtune.errors import UserError
+from pairtune.progress import say
+
+MOSTLY_ALONE = 0.5  # from this share of rows on, the order is hardly more than random, and the user should know
+
+
+def shuffle(
+    source: str,
+    target: str,
+    *,
+    by: By = "words",
+    column: str | None = None,
+    group_size: int = 8,
+    shingle: int = 1,
+    seed: int = 0,
+    engine: Literal["duckdb", "spark"] = "duckdb",
+    memory: str | None = None,
+    master: str | None = None,
+    prepared: str | None = None,
+    rows_only: bool = False,
+    overwrite: bool = False,
+) -> ShuffleReport:
+    """Write the rows of Parquet files so that groups of `group_size` that share a shingle stand together, in random order.
+
+    source: a file, a folder or a glob. target: a Parquet file; on Spark a folder of part files, in order by name.
+    by, column: words of a text, clusters (numbers, names, or vectors to cluster), neighbours (row numbers, or vectors to
+    search), or random, which needs no column. shingle: how many words two rows must share. prepared: the file that
+    `prepare` made from this source, instead of a column. rows_only: write the row numbers only, as column `row`.
+    memory: what the engine may hold, such as 2GB; the rest spills beside the target. master: where Spark runs.
+
+    The same source, settings and seed give the same order on both engines.
+    """
+    started = time.monotonic()
+    size = 1 if by == "random" else group_size
+    job = Job(source, target, by, column, size, shingle, seed, memory, master, prepared, rows_only, overwrite)
+    if engine == "duckdb":
+        from pairtune.engines.duck import shuffle_with_duckdb as run
+    elif engine == "spark":
+        from pairtune.engines.spark import shuffle_with_spark as run
+    else:
+        raise UserError(f"engine is {engine!r}; known: duckdb, spark")
+    counts = run(job)
+    alone = counts["groups"] - counts["paired"]
+    report = ShuffleReport(counts["rows"], counts["groups"], alone, counts["full"], time.monotonic() - started)
+    _log(job, report)
+    return report
+
+
+def _log(job: Job, report: ShuffleReport) -> None:
+    if job.by == "random":
+        return say(f"{report.rows:,} rows in random order")
+    say(str(report))
+    if report.rows < job.group_size:
+        say(f"there are fewer rows than group_size = {job.group_size}: no group can be full")
+    elif job.group_size > 1 and report.alone > MOSTLY_ALONE * report.rows:
+        advice = "use shingle = 1" if job.shingle > 1 else "shuffle by something that more rows share"
+        say(f"most rows share nothing with another, and the order is nearly random: {advice}")
+    return None
+
+
+def prepare(
+    source: str,
+    target: str,
+    *,
+    column: str,
+    by: By = "words",
+    clusters: int = 0,
+    neighbours: int = 8,
+    seed: int = 0,
+    memory: str | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Do once what does not change from epoch to epoch: write the words of every row, for `shuffle(prepared=...)`.
+
+    target: a Parquet file with one column, `words`, row by row of the source. From a column of vectors, the word is the
+    nearest of `clusters` k-means centroids (0: √N of them), or the words are the nearest `neighbours` rows.
+    """
+    if by == "random":
+        raise UserError("a random order has nothing to prepare: shuffle by random directly")
+    memory_bytes(memory)
+    opened = open_source(source)
+    kind = kind_of_column(opened, by, column)
+    with written_aside(target, source, overwrite) as scratch:
+        if kind == "vector":
+            from pairtune.engines.vectors import write_vector_words
+
+            sizes = {"clusters": clusters, "neighbours": neighbours}
+            write_vector_words(opened, column, scratch / "result", by=by, seed=seed, memory=memory, **sizes)
+        else:
+            from pairtune.engines.duck import write_words
+
+            write_words(opened, column, kind, scratch, memory)

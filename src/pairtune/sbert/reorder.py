@@ -1,0 +1,235 @@
+"""The callback that gives each epoch its order: encodes with the model as it is, orders, and keeps the order for a resume."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from pairtune.errors import UserError
+from pairtune.ordering import ORDERINGS, Order, advise, order_pairs
+from pairtune.ordering.batches import describe_order
+from pairtune.ordering.knn import normalise
+from pairtune.progress import say
+from pairtune.sbert.kept import Encoded, Kept
+from pairtune.sbert.sampler import HardBatches, OrderedBatchSampler
+from pairtune.sbert.vectors import encode_texts, share_from_first
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from torch.utils.data import DataLoader
+
+ORDER_FILE = "order.npz"
+
+
+class Reorder(TrainerCallback):
+    """Before each epoch, the order of its pairs; belongs beside `batch_sampler=HardBatches(...)`.
+
+    A loss that does not call the model (one that packs texts, say) can hand its embeddings to `kept.see` itself.
+    """
+
+    def __init__(self) -> None:
+        self.samplers: list[OrderedBatchSampler] = []
+        self.kept: Kept | None = None
+        self._encoded: Encoded | None = None
+        self._epoch = -1
+        self._done = 0  # batches of the first epoch that were trained on before a resume
+        self._restored: tuple[int, Order] | None = None
+        self._hook: Any = None
+
+    def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Tell the sampler's factory that we are here."""
+        factory = getattr(args, "batch_sampler", None)
+        if not isinstance(factory, HardBatches):
+            raise UserError(f"Reorder() found batch_sampler={factory!r}: give the arguments batch_sampler=HardBatches(...) too")
+        factory.attached = True
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Find the samplers of this training, and after a resume the order of the epoch that was interrupted."""
+        self.samplers = list(find_samplers(kwargs["train_dataloader"]))
+        for sampler in self.samplers:
+            sampler.training = True
+            if state.is_world_process_zero:
+                for note in advise(sampler.side, sampler.settings):
+                    say(note)
+        self._epoch, done = divmod(state.global_step, steps_of_epoch(args, kwargs["train_dataloader"]))
+        self._epoch -= 1  # on_epoch_begin counts up
+        self._done = 0 if args.ignore_data_skip else done * args.gradient_accumulation_steps
+        self.kept = self._encoded = self._restored = None
+        self._drop_hook()
+        if self._sampler is not None:
+            if state.global_step:
+                self._restore(args, state)
+            if self._sampler.settings.encode == "reuse":
+                self._hook = kwargs["model"].register_forward_hook(self._see)
+
+    def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Give every sampler the epoch, and the one that needs vectors its order."""
+        self._epoch += 1
+        for sampler in self.samplers:
+            # the host does this too, but does not reach a sampler behind the two wrappers of a resume on several processes
+            sampler.set_epoch(self._epoch)
+        if self._sampler is not None:
+            self._sampler.order = self._order_epoch(self._sampler, kwargs["model"], args)
+            kwargs["model"].train()
+        if state.is_world_process_zero:
+            for sampler in self.samplers:
+                if ORDERINGS[sampler.settings.by].needs != "nothing":
+                    description = describe_order(sampler.order_of_epoch(), sampler.batch_size)
+                    say(f"epoch {self._epoch + 1}, order by {sampler.settings.by}: {description}")
+        if self.kept is not None:
+            self.kept.begin_epoch(list(kwargs["train_dataloader"].batch_sampler), self._done)
+        self._done = 0
+
+    def on_substep_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """A batch is over whose gradients are still being added up."""
+        if self.kept is not None:
+            self.kept.end_batch()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """A batch is over."""
+        if self.kept is not None:
+            self.kept.end_batch()
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Keep the epoch's order with the checkpoint: the model that it came from has moved on."""
+        if self._sampler is None:
+            return
+        if self.kept is not None:
+            self.kept.flush()
+        if state.is_world_process_zero:
+            order = self._sampler.order_of_epoch()
+            arrays = {"epoch": np.array(self._epoch), "rows": order.rows, "groups": order.groups}
+            if self._sampler.settings.encode != "each-epoch" and self._encoded is not None:
+                arrays |= {name: value for name, value in vars(self._encoded).items() if value is not None}
+            np.savez(_checkpoint(args, state) / ORDER_FILE, allow_pickle=False, **arrays)
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Leave the model as it was."""
+        self._drop_hook()
+
+    @property
+    def _sampler(self) -> OrderedBatchSampler | None:
+        """The sampler whose order depends on the model, if there is one."""
+        if not self.samplers or not self.samplers[0].needs_vectors:
+            return None
+        if len(self.samplers) > 1:
+            raise UserError(
+                f"the order by {self.samplers[0].settings.by!r} works on one dataset, not on {len(self.samplers)}: "
+                f"concatenate them, or order by words"
+            )
+        return self.samplers[0]
+
+    def _order_epoch(self, sampler: OrderedBatchSampler, model: SentenceTransformer, args: TrainingArguments) -> Order:
+        """The order of the epoch that begins: the interrupted one's again, or a new one, the same on every process."""
+        interrupted = self._restored is not None and self._restored[0] == self._epoch
+        encoded = self._encoded
+        if not interrupted:
+            encoded = self._encoded = self._encode(sampler, model, args)
+        if encoded is not None and sampler.settings.encode == "reuse":
+            self.kept = Kept(encoded, sampler.side.text, len(sampler.columns), sampler.place)
+        if interrupted:
+            assert self._restored is not None
+            return self._restored[1]
+        assert encoded is not None
+        device = str(model.device) if model.device.type == "cuda" else "cpu"
+        side = sampler.side.encoded(encoded.vectors, encoded.own, device)
+        return share_from_first(lambda: order_pairs(side, sampler.settings, sampler.epoch_seed))
+
+    def _encode(self, sampler: OrderedBatchSampler, model: SentenceTransformer, args: TrainingArguments) -> Encoded:
+        """The vectors that the next order is made from: encoded now, or once, or kept from the epoch before."""
+        if self.kept is not None:
+            self.kept.flush()
+            if self.kept.batches_kept:
+                return self.kept.encoded
+            say("order.encode is 'reuse', but this loss does not show its embeddings to anyone: encoding all texts again")
+        elif self._encoded is not None and sampler.settings.encode != "each-epoch":
+            return self._encoded
+        return encode_side(sampler, model, args)
+
+    def _restore(self, args: TrainingArguments, state: TrainerState) -> None:
+        """Take up the order, and the vectors, that were kept with the checkpoint."""
+        assert self._sampler is not None
+        path = Path(args.resume_from_checkpoint or _checkpoint(args, state)) / ORDER_FILE
+        arrays = share_from_first(lambda: _read_arrays(path))
+        if arrays is None:
+            if self._done or self._sampler.settings.encode != "each-epoch":
+                raise UserError(
+                    f"training resumes at step {state.global_step}, but {path}, which holds the order of the interrupted epoch, "
+                    f"is not there: if the checkpoint is elsewhere, name it in the arguments too (resume_from_checkpoint=...)"
+                )
+            return
+        if len(arrays["rows"]) != len(self._sampler.dataset):
+            raise UserError(
+                f"{path} orders {len(arrays['rows'])} pairs, but the dataset has {len(self._sampler.dataset)}: "
+                f"resume with the data that the training began with"
+            )
+        self._restored = int(arrays["epoch"]), Order(arrays["rows"], arrays["groups"])
+        if "vectors" in arrays:
+            self._encoded = Encoded(arrays["vectors"], arrays.get("own"))
+
+    def _drop_hook(self) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+
+    def _see(self, model: torch.nn.Module, inputs: Any, output: Any) -> None:
+        if model.training and self.kept is not None:
+            self.kept.see(output["sentence_embedding"])
+
+
+def find_samplers(loader: DataLoader) -> Iterator[OrderedBatchSampler]:
+    """Our samplers inside the host's data loader, behind whatever it wraps them in."""
+    waiting: list[Any] = [loader.batch_sampler]
+    while waiting:
+        sampler = waiting.pop(0)
+        if isinstance(sampler, OrderedBatchSampler):
+            yield sampler
+        elif sampler is not None:
+            waiting += [*getattr(sampler, "batch_samplers", ()), getattr(sampler, "batch_sampler", None)]
+
+
+def steps_of_epoch(args: TrainingArguments, loader: DataLoader) -> int:
+    """How often the optimiser steps in an epoch, as the host counts it."""
+    return max(-(-len(loader) // args.gradient_accumulation_steps), 1)
+
+
+def encode_side(sampler: OrderedBatchSampler, model: SentenceTransformer, args: TrainingArguments) -> Encoded:
+    """The vectors of the distinct texts of the side that pairs are ordered by; with a margin, each pair's own cosine too."""
+    vectors = _encode_column(sampler, sampler.place, sampler.side.texts, model, args)
+    if sampler.settings.margin is None:
+        return Encoded(vectors)
+    if len(sampler.columns) < 2:
+        raise UserError(
+            f"order.margin compares a pair's two texts, but the dataset has the text columns {sampler.columns}: it takes two"
+        )
+    place = 1 - sampler.place
+    texts = list(dict.fromkeys(sampler.dataset[sampler.columns[place]]))
+    others = _encode_column(sampler, place, texts, model, args)
+    own = (normalise(vectors)[sampler.side.text] * normalise(others)[sampler.side.other]).sum(axis=1)
+    return Encoded(vectors, own)
+
+
+def _encode_column(sampler: OrderedBatchSampler, place: int, texts: Any, model: SentenceTransformer, args: Any) -> np.ndarray:
+    column = sampler.columns[place]
+    if None in texts:
+        raise UserError(f"a text of column {column!r} is missing: an order by meaning has to encode it; drop those pairs")
+    prompts, routes = args.prompts, args.router_mapping or {}
+    precision = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
+    prompt = prompts if isinstance(prompts, str) else (prompts or {}).get(column)
+    return encode_texts(model, texts, prompt=prompt, task=routes.get(column), precision=precision)
+
+
+def _checkpoint(args: TrainingArguments, state: TrainerState) -> Path:
+    return Path(args.output_dir or ".") / f"checkpoint-{state.global_step}"
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray] | None:
+    if not path.is_file():
+        return None
+    with np.load(path) as arrays:
+        return dict(arrays)

@@ -1,0 +1,137 @@
+"""The host's batch sampler, with an order of ours: `SentenceTransformerTrainingArguments(batch_sampler=HardBatches(...))`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sentence_transformers.base.sampler import DefaultBatchSampler
+
+from pairtune.errors import UserError
+from pairtune.ordering import ORDERINGS, Order, Side, check_controls, epoch_seed, order_pairs
+from pairtune.ordering.batches import count_batches, cut_batches
+from pairtune.ordering.plain import order_original
+from pairtune.recipe import OrderSettings
+
+if TYPE_CHECKING:
+    import torch
+    from datasets import Dataset
+
+
+class OrderedBatchSampler(DefaultBatchSampler):
+    """Batches that are consecutive slices of an order.
+
+    It keeps the order of the dataset, as an evaluation wants it, until `Reorder` finds it in the training's data loader
+    and sets `training`: the host builds both kinds in the same way and never says which one it is asking for.
+    order: the order of the running epoch, where it depends on the model; `Reorder` sets it before each epoch.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        batch_size: int,
+        drop_last: bool,
+        valid_label_columns: list[str] | None = None,
+        generator: torch.Generator | None = None,
+        seed: int = 0,
+        *,
+        settings: OrderSettings,
+    ) -> None:
+        super().__init__(dataset, batch_size, drop_last, valid_label_columns, generator, seed)
+        self.dataset = dataset
+        self.settings = settings
+        self.training = False
+        self.order: Order | None = None
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for rows in cut_batches(self.order_of_epoch(), self.batch_size, self.drop_last):
+            yield rows.tolist()
+
+    def __len__(self) -> int:
+        return count_batches(len(self.dataset), self.batch_size, self.drop_last)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin another epoch; a model's order of the one before is no longer the order."""
+        if epoch != self.epoch:
+            self.order = None
+        super().set_epoch(epoch)
+
+    def order_of_epoch(self) -> Order:
+        """The order that the batches are cut from: the same for the same data, seed and epoch."""
+        if not self.training:
+            return order_original(_count_only(len(self.dataset)), self.settings, self.seed)
+        if self.order is None and self.needs_vectors:
+            raise UserError(
+                f"the order by {self.settings.by!r} needs the model, and none has encoded the texts for epoch {self.epoch + 1}: "
+                f"give the trainer callbacks=[Reorder()]"
+            )
+        if self.order is None:
+            self.order = order_pairs(self.side, self.settings, self.epoch_seed)
+        return self.order
+
+    @property
+    def epoch_seed(self) -> int:
+        """The seed of the running epoch's order."""
+        return epoch_seed(self.seed or 0, self.epoch)
+
+    @property
+    def needs_vectors(self) -> bool:
+        """Whether the order depends on the model."""
+        return ORDERINGS[self.settings.by].needs == "vectors"
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """The columns of texts, as the host's collator finds them: all but its label column."""
+        names = [name for name in self.dataset.column_names if name != "dataset_name"]
+        label = next((name for name in self.valid_label_columns or [] if name in names), None)
+        return [name for name in names if name != label]
+
+    @property
+    def place(self) -> int:
+        """Which of the columns the pairs are ordered by."""
+        place = {"left": 0, "right": 1}[self.settings.side]
+        if place >= len(self.columns):
+            raise UserError(
+                f"order.side is {self.settings.side!r}, but the dataset has the text columns {self.columns}: it takes two"
+            )
+        return place
+
+    @cached_property
+    def side(self) -> Side:
+        """The texts that the pairs are ordered by, and those of the other side."""
+        if ORDERINGS[self.settings.by].needs == "nothing":
+            return _count_only(len(self.dataset))
+        texts = list(self.dataset[self.columns[self.place]])
+        other = list(self.dataset[self.columns[1 - self.place]]) if len(self.columns) > 1 else None
+        return Side.of(texts, other)
+
+
+class HardBatches:
+    """The callable that the host's `batch_sampler` argument takes; the trainer needs `callbacks=[Reorder()]` beside it.
+
+    It holds the settings alone: the host pickles it into training_args.bin.
+    """
+
+    def __init__(self, settings: OrderSettings) -> None:
+        check_controls(settings)
+        self.settings = settings
+        self.attached = False  # `Reorder` sets it when a trainer is built with both
+
+    def __call__(self, dataset: Dataset, **options: Any) -> OrderedBatchSampler:
+        """The sampler of one dataset, for training or for evaluation. options: what the host passes."""
+        if not self.attached:
+            raise UserError(f"batch_sampler={self!r} works with a callback: give the trainer callbacks=[Reorder()] too")
+        return OrderedBatchSampler(dataset, settings=self.settings, **options)
+
+    def __repr__(self) -> str:
+        return f"HardBatches(by={self.settings.by!r})"
+
+    def __reduce__(self) -> tuple[type[HardBatches], tuple[OrderSettings]]:
+        return HardBatches, (self.settings,)
+
+
+def _count_only(count: int) -> Side:
+    """A side for orders that look at nothing: no text is read."""
+    return Side((), np.arange(count), np.arange(count))

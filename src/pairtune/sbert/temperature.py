@@ -1,0 +1,142 @@
+"""A temperature that is learned, and the callback that makes the host's trainer treat it as it should."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from pairtune.errors import UserError
+from pairtune.sbert.gather import world_size
+
+LOWEST, HIGHEST = 1e-3, 10.0
+SAVED = "learned temperature"  # our entry in the checkpoint's trainer_state.json
+
+
+class Temperature(nn.Module):
+    """τ: a number, or with `learned` the exponential of the parameter `log`."""
+
+    log: nn.Parameter | None
+
+    def __init__(self, initial: float, *, learned: bool = False) -> None:
+        super().__init__()
+        if learned and not LOWEST <= initial <= HIGHEST:
+            raise UserError(f"temperature is {initial:g}; a learned one stays within {LOWEST:g} to {HIGHEST:g}: start in there")
+        self.initial = float(initial)
+        self.log = nn.Parameter(torch.tensor(math.log(initial))) if learned else None
+
+    def forward(self) -> float | Tensor:
+        """τ, with a graph to `log` when it is learned."""
+        return self.initial if self.log is None else self.log.exp()
+
+    @property
+    def value(self) -> float:
+        """τ as a plain number."""
+        return self.initial if self.log is None else math.exp(self.log.item())
+
+
+@dataclass
+class Adam:
+    """One number, log τ, with the two moments of its gradient: Adam without weight decay, within the bounds of τ."""
+
+    log: float
+    mean: float = 0.0
+    square: float = 0.0
+    steps: int = 0
+
+    def step(self, gradient: float, rate: float, betas: tuple[float, float], epsilon: float) -> None:
+        """One update."""
+        self.steps += 1
+        self.mean = betas[0] * self.mean + (1 - betas[0]) * gradient
+        self.square = betas[1] * self.square + (1 - betas[1]) * gradient**2
+        mean, square = self.mean / (1 - betas[0] ** self.steps), self.square / (1 - betas[1] ** self.steps)
+        moved = self.log - rate * mean / (math.sqrt(square) + epsilon)
+        self.log = min(max(moved, math.log(LOWEST)), math.log(HIGHEST))
+
+
+class LearnedTemperature(TrainerCallback):
+    """Trains log τ of the given losses: `SentenceTransformerTrainer(…, loss=loss, callbacks=[LearnedTemperature(loss)])`.
+
+    Left to the host, a parameter of a loss has the encoder's learning rate and weight decay, is not clipped, drifts
+    apart between processes, and is lost with every checkpoint. Here its gradient is averaged over the processes and
+    clipped by the norm it has together with the encoder's; then it is taken away from the host's optimiser, for a step
+    of `Adam` at `rate`, which follows the schedule of the encoder's rate. The value and its moments are in
+    the trainer_state.json of each checkpoint, and return from there on resume.
+    """
+
+    def __init__(self, *losses: nn.Module, rate: float = 1e-3) -> None:
+        found = {module: None for loss in losses for module in loss.modules() if isinstance(module, Temperature)}
+        self.logs = [module.log for module in found if module.log is not None]
+        if not self.logs:
+            raise UserError("none of the given losses learns its temperature: make one with learn_temperature=True")
+        if not rate > 0:
+            raise UserError(f"the learning rate of the temperature is {rate}: give a value above 0 (0.001 is usual)")
+        self.rate = rate
+        self.numbers = [Adam(log.item()) for log in self.logs]
+        self.clip = 0.0
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Start from what the checkpoint holds, or from where the losses are."""
+        self._return_clipping(args)
+        saved = _entries(state).get(SAVED)
+        if state.global_step and (saved is None or len(saved) != len(self.logs)):
+            found = "no learned temperature" if saved is None else f"{len(saved)} learned temperatures"
+            raise UserError(f"the checkpoint has {found}, the losses have {len(self.logs)}: resume with what it was trained with")
+        self.numbers = [Adam(**one) for one in saved] if saved else [Adam(log.item()) for log in self.logs]
+        self._write(state)
+
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Take clipping over for one step: the host would leave the temperature out of the norm."""
+        if args.max_grad_norm:
+            self.clip, args.max_grad_norm = args.max_grad_norm, 0.0
+
+    def on_pre_optimizer_step(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Average, clip, step, clamp. The host's optimiser then finds no gradient, and leaves the parameter alone."""
+        self._average_gradients()
+        if self.clip:
+            nn.utils.clip_grad_norm_([*kwargs["model"].parameters(), *self.logs], self.clip)
+        self._return_clipping(args)
+        group = kwargs["optimizer"].param_groups[0]
+        schedule = group["lr"] / group["initial_lr"] if group.get("initial_lr") else 1.0
+        for log, number in zip(self.logs, self.numbers, strict=True):
+            gradient = math.nan if log.grad is None else log.grad.item()
+            log.grad = None
+            if math.isfinite(gradient):  # a loss that was not used in this step, or one that overflowed in fp16, waits
+                number.step(gradient, self.rate * schedule, (args.adam_beta1, args.adam_beta2), args.adam_epsilon)
+        self._write(state)
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """The temperature beside the loss in the history."""
+        state.log_history[-1]["temperature"] = math.exp(self.numbers[0].log)
+
+    def _return_clipping(self, args: TrainingArguments) -> None:
+        if self.clip:
+            args.max_grad_norm, self.clip = self.clip, 0.0
+
+    def _average_gradients(self) -> None:
+        """What DDP does for the encoder; a process whose batch did not use a loss counts as a gradient of zero."""
+        if world_size() == 1:
+            return
+        absent = [log.grad is None for log in self.logs]
+        gradients = [torch.zeros_like(log) if log.grad is None else log.grad for log in self.logs]
+        table = torch.stack([torch.stack(gradients), 1 - torch.tensor(absent).to(gradients[0])])  # (2, losses)
+        dist.all_reduce(table)
+        for log, gradient, users in zip(self.logs, *table, strict=True):
+            log.grad = gradient / world_size() if users else None
+
+    def _write(self, state: TrainerState) -> None:
+        """The numbers into the parameters, and into the state that every checkpoint saves."""
+        with torch.no_grad():
+            for log, number in zip(self.logs, self.numbers, strict=True):
+                log.fill_(number.log)
+        _entries(state)[SAVED] = [asdict(number) for number in self.numbers]
+
+
+def _entries(state: TrainerState) -> dict[str, Any]:
+    """What trainer_state.json keeps for callbacks. The host fills it by class names, and leaves other entries alone."""
+    return cast(dict[str, Any], state.stateful_callbacks)

@@ -1,0 +1,126 @@
+"""One of two processes that train together; `test_loss_ddp.py` starts them. Arguments: encoder folder, output folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from torch import nn
+
+from pairtune.sbert.loss import BatchSoftmaxLoss, ComboLoss, PearsonLoss
+from pairtune.sbert.temperature import LearnedTemperature
+
+LEFT = [
+    "How do I sort a list?",
+    "Where is the station?",
+    "How do I sort a list?",
+    "A cat sat there.",
+    "Capital of France?",
+    "Rain.",
+]
+RIGHT = [
+    "Call sorted.",
+    "Two streets to the left, behind the church.",
+    "Use its sort method.",
+    "Call sorted.",
+    "It is Paris.",
+    "Sun.",
+]
+LABELS = [1.0, 0.8, 0.6, 1.0, 0.3, 0.9]
+
+# name: how the six pairs are split, whether they are labelled, and the loss
+CASES = {
+    "duplicates masked, temperature learned": (
+        3, True, lambda model: BatchSoftmaxLoss(model, duplicates="mask", learn_temperature=True)),
+    "uneven, without labels, ranges of the joined batch": (
+        4, False, lambda model: BatchSoftmaxLoss(model, temperature=1.2, normalise="range-batch")),
+    "uneven, cached, temperature learned": (
+        2, True, lambda model: ComboLoss(model, mix=0.3, normalise="l2-batch", learn_temperature=True, duplicates="mask", mini_batch=2)),
+    "uneven, correlation": (
+        5, True, lambda model: PearsonLoss(model)),
+}  # fmt: skip
+
+
+def load(folder: str) -> SentenceTransformer:
+    """The encoder without dropout and with frozen word vectors, which are most of it."""
+    model = SentenceTransformer(folder, device="cpu")
+    model[0].auto_model.embeddings.word_embeddings.weight.requires_grad_(False)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    return model
+
+
+def backward(folder: str, case: str, rows: slice, wrap) -> dict:
+    """Loss and gradients of some rows of the batch."""
+    _, labelled, make = CASES[case]
+    model = load(folder)
+    loss = make(model)
+    loss.model = wrap(model)  # as the host's trainer does it
+    features = [dict(model.preprocess(texts[rows])) for texts in (LEFT, RIGHT)]
+    value = loss(features, torch.tensor(LABELS[rows]) if labelled else None)
+    value.backward()
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    if getattr(loss, "temperature", None) is not None and loss.temperature.log is not None:
+        gradients["log temperature"] = loss.temperature.log.grad
+    return {"loss": value.detach(), **gradients}
+
+
+def train(folder: str, out: Path, batch: int, gather: bool) -> dict:
+    """Three steps of the host's trainer with a learned temperature."""
+    model = load(folder)
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(out),
+        per_device_train_batch_size=batch,
+        max_steps=3,
+        learning_rate=0.01,
+        optim="sgd",
+        max_grad_norm=0.5,
+        use_cpu=True,
+        ddp_backend="gloo" if dist.is_initialized() else None,
+        report_to=[],
+        disable_tqdm=True,
+        save_strategy="no",
+        eval_strategy="epoch",
+    )
+    columns = {"left": LEFT * 2, "right": RIGHT * 2, "label": LABELS * 2}
+    loss = BatchSoftmaxLoss(model, learn_temperature=True, gather_across_devices=gather)
+    trainer = SentenceTransformerTrainer(
+        model,
+        arguments,
+        train_dataset=Dataset.from_dict(columns),
+        eval_dataset=Dataset.from_dict(columns).select(range(5)),
+        loss=loss,
+        callbacks=[LearnedTemperature(loss, rate=0.1)],
+    )
+    trainer.train()
+    weights = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+    return {"temperature": loss.temperature.value, "weights": weights}
+
+
+def wrap(model: nn.Module) -> nn.Module:
+    """DDP as the host's trainer makes it."""
+    return nn.parallel.DistributedDataParallel(model, find_unused_parameters=True, broadcast_buffers=False)
+
+
+def main(folder: str, out: Path) -> None:
+    """All cases on this process's part of the batch."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    found = {}
+    for case, (split, _, _) in CASES.items():
+        rows = slice(0, split) if rank == 0 else slice(split, None)
+        found[case] = backward(folder, case, rows, wrap)
+    found["trained on the joined batch"] = train(folder, out / "joined", 3, gather=True)
+    found["trained on separate batches"] = train(folder, out / "separate", 3, gather=False)
+    torch.save(found, out / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

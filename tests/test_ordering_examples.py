@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pairtune.ordering import Side, order_pairs
+from pairtune.ordering import knn as knn_module
+from pairtune.ordering.examples import gather_groups
+from pairtune.ordering.knn import drop_self, find_nearest, normalise, search_approximately, search_exactly, search_tiled
+from pairtune.ordering.plain import shuffle_rows
+from pairtune.recipe import OrderSettings
+
+
+def cosines(vectors):
+    vectors = np.asarray(vectors, np.float64)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit @ unit.T
+
+
+def algorithm_1(visits, similarity, n, s):
+    """The paper's pseudo-code, line by line."""
+    result, used = [], set()
+    for e in visits:
+        if e not in used:
+            nearest = sorted((x for x in visits if x != e), key=lambda x: -similarity[e][x])[:n]
+            chosen = [x for x in nearest if x not in used][: s - 1]
+            result += [*chosen, e]
+            used |= {*chosen, e}
+    return result[::-1]
+
+
+@pytest.mark.parametrize(("count", "n", "s"), [(40, 500, 8), (40, 5, 8), (40, 10, 3), (7, 3, 2), (12, 4, 1)])
+def test_examples_follow_the_pseudo_code_of_algorithm_1(count, n, s):
+    vectors = np.random.default_rng(count + n).normal(size=(count, 6))
+    side = Side.of([str(i) for i in range(count)]).encoded(vectors)
+    order = order_pairs(side, OrderSettings(by="examples", neighbours=n, group=s), seed=5)
+    assert order.rows.tolist() == algorithm_1(shuffle_rows(count, 5).tolist(), cosines(vectors), n, s)
+
+
+def by_brute_force(side, own, choice, visits):
+    """Algorithm 1 over pairs, not texts: every pair is ranked against every other, and each control is a loop."""
+    similarity, text, other = cosines(side.vectors), side.text.tolist(), side.other.tolist()
+    count = len(text)
+    result, used, sizes = [], set(), []
+    for e in visits:
+        if e in used:
+            continue
+
+        def close(x, e=e):
+            return 1.0 if text[x] == text[e] else similarity[text[e]][text[x]]
+
+        nearest = sorted((x for x in range(count) if x != e), key=lambda x: (-close(x), text[x], (x - e) % count))
+        ranked = list(dict.fromkeys(text[x] for x in nearest if text[x] != text[e]))
+        allowed = nearest[: choice.neighbours]
+        if choice.skip_nearest:
+            skipped = {text[e], *ranked[: choice.skip_nearest]}
+            allowed = [x for x in allowed if text[x] not in skipped]
+        if choice.margin is not None:
+            allowed = [x for x in allowed if not close(x) > own[e] + choice.margin]
+        group = [e]
+        for x in allowed:
+            clash = choice.drop_identical and any(text[x] == text[y] or other[x] == other[y] for y in group)
+            if x not in used and not clash and len(group) < choice.group:
+                group.append(x)
+        used |= set(group)
+        result += [*group[1:], e]
+        sizes.append(len(group))
+    return result[::-1], sizes[::-1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    text=st.lists(st.integers(0, 9), min_size=2, max_size=30),
+    group=st.integers(1, 5),
+    neighbours=st.integers(3, 35),
+    skip=st.integers(0, 2),
+    margin=st.none() | st.floats(-0.5, 0.5),
+    drop=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_distinct_texts_stand_for_their_pairs_as_brute_force_over_pairs_says(text, group, neighbours, skip, margin, drop, seed):
+    rng = np.random.default_rng(seed)
+    own = rng.uniform(-0.5, 1, len(text)).astype(np.float32)
+    side = Side.of([str(t) for t in text], [str(t) for t in rng.integers(0, 12, len(text))])
+    side = side.encoded(rng.normal(size=(len(side.texts), 5)), own)
+    choice = OrderSettings(
+        by="examples", group=group, neighbours=neighbours, skip_nearest=skip, margin=margin, drop_identical=drop
+    )
+    order = order_pairs(side, choice, seed)
+    rows, sizes = by_brute_force(side, own, choice, shuffle_rows(len(text), seed).tolist())
+    assert order.rows.tolist() == rows
+    assert order.sizes().tolist() == sizes
+
+
+def test_pairs_that_found_no_neighbour_come_first():
+    rng = np.random.default_rng(0)
+    side = Side.of([str(i) for i in range(400)]).encoded(rng.normal(size=(400, 4)))
+    sizes = order_pairs(side, OrderSettings(by="examples", neighbours=8, group=8), 1).sizes()
+    alone = np.flatnonzero(sizes == 1)
+    assert len(alone) > 10
+    assert alone.mean() < len(sizes) / 4  # an easy start
+    quarter = len(sizes) // 4
+    assert sizes[-quarter:].min() > 1  # nobody alone at the end
+    assert sizes[:quarter].mean() < sizes[-quarter:].mean() / 2
+
+
+def test_groups_are_closer_than_chance():
+    rng = np.random.default_rng(1)
+    centres = rng.normal(size=(20, 16))
+    vectors = np.repeat(centres, 8, axis=0) + 0.05 * rng.normal(size=(160, 16))
+    order = order_pairs(Side.of([str(i) for i in range(160)]).encoded(vectors), OrderSettings(by="examples", group=8), 3)
+    blobs = [set((part // 8).tolist()) for part in np.split(order.rows, order.groups[1:])]
+    assert all(len(blob) == 1 for blob in blobs)
+
+
+def test_many_copies_of_one_text_still_form_full_groups():
+    side = Side.of(["again"] * 300 + [f"text {i}" for i in range(20)])
+    side = side.encoded(np.random.default_rng(0).normal(size=(21, 4)))
+    sizes = order_pairs(side, OrderSettings(by="examples", neighbours=10, group=4), 1).sizes()
+    assert np.count_nonzero(sizes == 4) > 60  # of 80: with 10 neighbours fixed for all copies it would be 3
+
+
+def test_no_text_of_either_side_stands_twice_in_a_group_when_identical_ones_are_dropped():
+    rng = np.random.default_rng(2)
+    left, right = [[str(x) for x in rng.integers(0, 15, 120)] for _ in range(2)]
+    side = Side.of(left, right)
+    side = side.encoded(rng.normal(size=(len(side.texts), 6)))
+    order = order_pairs(side, OrderSettings(by="examples", drop_identical=True), 1)
+    for rows in np.split(order.rows, order.groups[1:]):
+        assert len({left[row] for row in rows}) == len({right[row] for row in rows}) == len(rows)
+    assert order.sizes().max() == 8
+
+
+def test_the_greedy_pass_reads_no_neighbour_where_none_was_found():
+    order = gather_groups(lambda pair: [-1, -1], visits=[0, 1, 2], size=3)
+    assert order.sizes().tolist() == [1, 1, 1]
+
+
+def joined(blocks):
+    rows, ids, similarities = zip(*blocks, strict=True)
+    assert [part.start for part in rows] == [0, *itertools.accumulate(map(len, ids))][:-1]
+    return np.concatenate(ids), np.concatenate(similarities)
+
+
+@pytest.mark.parametrize("search", ["exact", "tiled"])
+def test_neighbours_are_those_of_a_full_sort(search, monkeypatch):
+    monkeypatch.setattr(knn_module, "BLOCK", 37)
+    monkeypatch.setattr(knn_module, "TILE", 50)
+    vectors = normalise(np.random.default_rng(4).normal(size=(130, 12)))
+    ids, similarities = joined(search_exactly(vectors, 60) if search == "exact" else search_tiled(vectors, 60, "cpu"))
+    expected = np.argsort(-cosines(vectors), axis=1)[:, :60]
+    assert ids.tolist() == expected.tolist()
+    assert np.allclose(similarities, np.take_along_axis(cosines(vectors), expected, axis=1), atol=1e-6)
+
+
+def test_a_text_is_never_its_own_neighbour_even_among_equal_vectors():
+    vectors = np.ones((9, 4), np.float32)
+    ids, _ = joined(find_nearest(vectors, 3))
+    assert ids.shape == (9, 3)
+    assert all(row not in ids[row] for row in range(9))
+    dropped, _ = drop_self(slice(0, 1), np.array([[5, 0, 7]]), np.zeros((1, 3)))
+    assert dropped.tolist() == [[5, 7]]
+
+
+def test_approximate_search_says_the_recall_that_it_has(monkeypatch, capsys):
+    monkeypatch.setattr(knn_module, "PROBES", 20)
+    vectors = normalise(np.random.default_rng(5).normal(size=(3000, 16)))
+    ids, _ = joined(find_nearest(vectors, 10, exact_below=1000))
+    exact, _ = joined(find_nearest(vectors, 10))
+    recall = np.mean([len(np.intersect1d(*pair)) / 10 for pair in zip(ids, exact, strict=True)])
+    said = capsys.readouterr().err
+    assert "neighbours of 3,000 texts: approximate, 20 of 219 lists searched" in said
+    assert abs(float(said.split("finds ")[1].split("%")[0]) / 100 - recall) < 0.08  # on 200 of 3000, itself counted
+    assert 0.5 < recall < 1
+
+
+def test_approximate_search_that_runs_dry_leaves_pairs_alone_rather_than_astray(monkeypatch):
+    monkeypatch.setattr(knn_module, "PROBES", 1)
+    vectors = normalise(np.random.default_rng(6).normal(size=(300, 8)))
+    ids, _ = joined(search_approximately(vectors, 40))
+    assert (ids == -1).any()
+    monkeypatch.setattr(knn_module, "EXACT_BELOW", 10)
+    monkeypatch.setattr(knn_module.find_nearest, "__defaults__", ("cpu", 10))
+    order = order_pairs(Side.of([str(i) for i in range(300)]).encoded(vectors), OrderSettings(by="examples"), 1)
+    assert sorted(order.rows.tolist()) == list(range(300))
+
+
+@pytest.mark.cuda
+def test_neighbours_on_cuda_are_those_of_faiss():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("needs an NVIDIA GPU")
+    vectors = normalise(np.random.default_rng(7).normal(size=(5000, 64)))
+    exact, _ = joined(find_nearest(vectors, 100))
+    ids, _ = joined(find_nearest(vectors, 100, device="cuda"))
+    assert (ids == exact).mean() > 0.999  # sums are rounded differently: near ties may change places

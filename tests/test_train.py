@@ -1,0 +1,253 @@
+"""Training from end to end on the tiny encoder: records, models, stages, and runs that die at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from pairtune.errors import UserError
+from pairtune.pairs import PairSet, Task
+from pairtune.recipe import make_recipe
+from pairtune.results import read_records
+from pairtune.train import run, run_seeds
+
+WORDS = ["stone", "river", "cloud", "engine", "garden", "paper", "silver", "window", "forest", "needle", "bridge", "candle"]
+
+
+def sentence(rng):
+    return " ".join(rng.choice(WORDS, size=4))
+
+
+def small_pairs(count, seed):
+    """Pairs of sentences whose label is the share of words they have in common."""
+    rng = np.random.default_rng(seed)
+    left = [sentence(rng) for _ in range(count)]
+    right = [sentence(rng) if rng.random() < 0.5 else f"a {text}" for text in left]
+    label = [len(set(a.split()) & set(b.split())) / 4 for a, b in zip(left, right, strict=True)]
+    return PairSet.of(left, right, np.clip(label, 0, 1))
+
+
+@pytest.fixture(scope="module")
+def small_task():
+    metrics = ("Spearman", "Pearson")
+    return Task("small", "regression", small_pairs(48, 1), small_pairs(24, 2), small_pairs(24, 3), "Spearman", metrics)
+
+
+def small_recipe(tiny_encoder, **tables):
+    train = {"epochs": 2, "batch": 8, "rate": 1e-4, "max_length": 16, **tables.pop("train", {})}
+    return make_recipe({"name": "small/combo", "encoder": tiny_encoder, "train": train, **tables})
+
+
+def weights(folder):
+    return load_file(folder / "model.safetensors")
+
+
+def assert_same_weights(one, other):
+    first, second = weights(one), weights(other)
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+def test_a_run_leaves_a_plain_model_a_card_and_a_record(tmp_path, tiny_encoder, small_task):
+    from sentence_transformers import SentenceTransformer
+
+    record = run(small_recipe(tiny_encoder), 1, out=tmp_path / "run", task=small_task)
+    assert read_records(tmp_path / "results.jsonl") == [record]
+    assert [epoch.epoch for epoch in record.epochs] == [1, 2]
+    assert record.after["dev"]["Spearman"] == pytest.approx(max(epoch.dev["Spearman"] for epoch in record.epochs), abs=1e-5)
+    assert record.epochs[record.best_epoch - 1].dev["Spearman"] == pytest.approx(record.after["dev"]["Spearman"], abs=1e-5)
+    assert record.after["dev"]["Pearson"] > record.before["dev"]["Pearson"]
+    assert record.pairs_per_second > 0 and record.versions["torch"] and record.device
+    model = SentenceTransformer(record.model, device="cpu")
+    assert model.encode(["stone river"]).shape == (1, 384)
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert "## Trained with pairtune" in card and "loss.kind = 'combo'" in card and "chernyavskiy" in card.lower()
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_a_tuned_model_loads_where_pairtune_is_not_installed(tmp_path, tiny_encoder, small_task):
+    record = run(small_recipe(tiny_encoder, train={"epochs": 1}), 1, out=tmp_path / "run", task=small_task)
+    program = (
+        "import sys; sys.modules['pairtune'] = None\n"
+        "from sentence_transformers import SentenceTransformer\n"
+        f"print(SentenceTransformer({record.model!r}, device='cpu').encode('a').shape)"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.stdout.strip() == "(384,)", result.stderr
+    assert "pairtune" not in "".join(p.read_text() for p in Path(record.model).glob("*.json"))
+
+
+def test_the_best_seed_on_dev_becomes_the_model(tmp_path, tiny_encoder, small_task):
+    runs = run_seeds(small_recipe(tiny_encoder, train={"epochs": 1}), (1, 2), out=tmp_path / "all", task=small_task)
+    best = max(runs, key=lambda one: one.dev_score())
+    assert_same_weights(tmp_path / "all" / "model", tmp_path / "all" / f"seed-{best.seed}" / "model")
+    assert len(read_records(tmp_path / "results.jsonl")) == 2
+
+
+def test_stages_follow_each_other_and_the_second_starts_where_the_first_ended(tmp_path, tiny_encoder, small_task):
+    stages = [{"loss": {"kind": "bsc"}}, {"loss": {"kind": "mse"}, "train": {"rate": 1e-9}}]
+    staged = run(small_recipe(tiny_encoder, stages=stages), 1, out=tmp_path / "two", task=small_task)
+    single = run(small_recipe(tiny_encoder, loss={"kind": "bsc"}), 1, out=tmp_path / "one", task=small_task)
+    assert [(epoch.stage, epoch.epoch) for epoch in staged.epochs] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    one, two = weights(tmp_path / "one" / "model"), weights(tmp_path / "two" / "model")
+    for name in one:  # a second stage with a rate of nearly nothing leaves the first one's weights
+        np.testing.assert_allclose(one[name], two[name], atol=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "bias_correction"), [("bsc", False), ("mse", True), ("pearson", True), ("triplet", True)])
+def test_every_loss_lowers_itself(tmp_path, tiny_encoder, small_task, kind, bias_correction):
+    train = {"epochs": 3, "bias_correction": bias_correction}
+    recipe = small_recipe(tiny_encoder, loss={"kind": kind}, train=train, select="last")
+    record = run(recipe, 1, out=tmp_path / "run", task=small_task)
+    losses = [epoch.loss for epoch in record.epochs]
+    assert losses[-1] < losses[0] and np.isfinite(losses).all()
+
+
+def test_logarithmic_negatives_give_a_search_task_two_classes(tmp_path, tiny_encoder):
+    rng = np.random.default_rng(5)
+    corpus = tuple(f"{sentence(rng)} {number}" for number in range(160))
+    pairs = PairSet.of([f"find {text}" for text in corpus[:12]], corpus[:12], corpus=corpus)
+    task = Task("tiny-search", "retrieval", pairs, pairs, pairs, "HP@1", ("HP@1", "MRR"))
+    recipe = small_recipe(tiny_encoder, loss={"kind": "mse"}, train={"epochs": 1, "negatives": "logarithmic"})
+    record = run(recipe, 1, out=tmp_path / "run", task=task)
+    assert 0 <= record.after["test"]["HP@1"] <= 1 and record.epochs[0].loss > 0
+
+
+def test_pearson_needs_labels_that_differ(tmp_path, tiny_encoder):
+    pairs = PairSet.of(["a", "b"], ["c", "d"])
+    task = Task("flat", "regression", pairs, pairs, pairs, "Spearman", ("Spearman",))
+    with pytest.raises(UserError, match="all training labels are 1; the Pearson loss needs labels that differ"):
+        run(small_recipe(tiny_encoder, loss={"kind": "pearson"}), 1, out=tmp_path / "run", task=task)
+
+
+# Runs that die. Each is a real process of the command line, stopped for real.
+
+
+@pytest.fixture
+def own_data(tmp_path):
+    pairs = small_pairs(160, 7)
+    path = tmp_path / "pairs.jsonl"
+    rows = ({"q": left, "a": right, "y": float(y)} for left, right, y in zip(pairs.left, pairs.right, pairs.label, strict=True))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def command(tmp_path, own_data, tiny_encoder):
+    recipe = tmp_path / "small.toml"
+    recipe.write_text(
+        f'encoder = "{tiny_encoder}"\n[loss]\nkind = "combo"\nlearn_temperature = true\n'
+        "[train]\nepochs = 3\nbatch = 4\nrate = 1e-4\nmax_length = 16\n"
+    )
+    program = [sys.executable, "-m", "pairtune", "train", str(recipe), "--data", str(own_data)]
+    return [*program, "--left", "q", "--right", "a", "--label", "y"]
+
+
+def finish(command, out, *more):
+    result = subprocess.run([*command, "--out", str(out), *more], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+def start_and_wait_for(command, out, pattern, limits=None):
+    process = subprocess.Popen([*command, "--out", str(out)], stderr=subprocess.PIPE, text=True, preexec_fn=limits)
+    deadline = time.monotonic() + 120
+    while not list(out.glob(pattern)):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline, "the run took too long to get there"
+        time.sleep(0.02)
+    return process
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """Weights of a run that nobody stopped, made once for all tests of this module."""
+    return {}
+
+
+def reference(undisturbed, command, tmp_path_factory):
+    if "model" not in undisturbed:
+        out = tmp_path_factory.mktemp("undisturbed") / "run"
+        finish(command, out)
+        undisturbed["model"] = out / "model"
+    return undisturbed["model"]
+
+
+def test_a_killed_run_resumes_to_the_same_weights(tmp_path, command, undisturbed, tmp_path_factory):
+    out = tmp_path / "run"
+    process = start_and_wait_for(command, out, "seed-1/checkpoints/stage-1/checkpoint-*/complete.json")
+    time.sleep(0.3)  # into the next epoch
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (out / "seed-1" / "record.json").exists()
+    refused = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and "holds an unfinished run: --resume goes on" in refused.stderr
+    finish(command, out, "--resume")
+    assert_same_weights(out / "model", reference(undisturbed, command, tmp_path_factory))
+
+
+def test_a_damaged_checkpoint_is_found_out_and_left_behind(tmp_path, command, undisturbed, tmp_path_factory):
+    out = tmp_path / "run"
+    stage = out / "seed-1" / "checkpoints" / "stage-1"
+    process = start_and_wait_for(command, out, "seed-1/checkpoints/stage-1/checkpoint-*/complete.json")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    newest = max(stage.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+    with (newest / "model.safetensors").open("r+b") as file:
+        file.seek(100_000)
+        file.write(b"rust")
+    result = finish(command, out, "--resume")
+    assert "is damaged or half-written: removed" in result.stderr
+    assert_same_weights(out / "model", reference(undisturbed, command, tmp_path_factory))
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path, command):
+    out = tmp_path / "run"
+    process = start_and_wait_for(command, out, "seed-1/before.json")
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped; what is done is kept in" in errors and "--resume goes on" in errors
+    assert "Traceback" not in errors
+
+
+def test_a_full_disk_while_saving_loses_nothing(tmp_path, command):
+    out = tmp_path / "run"
+
+    def smaller_files():  # a file-size limit fails a write like a full disk does, without filling this one
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000_000, resource.RLIM_INFINITY))
+
+    process = subprocess.run(
+        [*command, "--out", str(out)], capture_output=True, text=True, check=False, preexec_fn=smaller_files
+    )
+    assert process.returncode == 2, process.stderr
+    assert "could not write to" in process.stderr and "--resume goes on" in process.stderr
+    assert "Traceback" not in process.stderr
+    finish(command, out, "--resume")
+    assert (out / "model" / "modules.json").exists()
+
+
+def test_a_finished_run_is_neither_lost_nor_done_again(tmp_path, command):
+    out = tmp_path / "run"
+    finish(command, out)
+    before = (out / "seed-1" / "record.json").stat().st_mtime_ns
+    refused = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and "holds a finished run" in refused.stderr
+    shutil.rmtree(out / "model")
+    finish(command, out, "--resume")
+    assert (out / "seed-1" / "record.json").stat().st_mtime_ns == before
+    assert len(read_records(tmp_path / "results.jsonl")) == 1
+    assert os.listdir(out / "model")
