@@ -24,7 +24,7 @@ LEFT = [
 ]
 RIGHT = [
     "Call sorted.",
-    "Two streets to the left, behind the church.",
+    "Two streets down, behind the old church.",
     "Use its sort method.",
     "Call sorted.",
     "It is Paris.",
@@ -39,7 +39,7 @@ CASES = {
     "uneven, without labels, ranges of the joined batch": (
         4, False, lambda model: BatchSoftmaxLoss(model, temperature=1.2, normalise="range-batch")),
     "uneven, cached, temperature learned": (
-        2, True, lambda model: ComboLoss(model, mix=0.3, normalise="l2-batch", learn_temperature=True, duplicates="mask", mini_batch=2)),
+        2, True, lambda model: ComboLoss(model, mix=0.3, normalise="l2-batch", learn_temperature=True, mini_batch=2)),
     "uneven, correlation": (
         5, True, lambda model: PearsonLoss(model)),
 }  # fmt: skip

@@ -8,11 +8,12 @@ import pytest
 import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss, MatryoshkaLoss
 from transformers import TrainerCallback
 
 from pairtune.errors import UserError
 from pairtune.sbert.loss import BatchSoftmaxLoss
-from pairtune.sbert.temperature import LearnedTemperature
+from pairtune.sbert.temperature import LearnedTemperature, temperature_callbacks
 
 NUMBERS = {
     "one": "uno",
@@ -139,6 +140,15 @@ def test_a_checkpoint_without_a_temperature_is_refused(tiny_encoder, tmp_path):
     trainer, _ = make_trainer(tiny_encoder, tmp_path, max_steps=2)
     with pytest.raises(UserError, match="the checkpoint has no learned temperature, the losses have 1"):
         trainer.train(resume_from_checkpoint=True)
+
+
+def test_a_loss_with_a_learned_temperature_asks_for_the_callback_and_others_for_none(tiny_model):
+    learning = BatchSoftmaxLoss(tiny_model, learn_temperature=True)
+    wrapped = MatryoshkaLoss(tiny_model, learning, matryoshka_dims=[64])
+    assert [callback.rate for callback in temperature_callbacks(wrapped, 0.02)] == [0.02]
+    assert LearnedTemperature(wrapped, learning).logs == [learning.temperature.log]
+    assert temperature_callbacks(BatchSoftmaxLoss(tiny_model), 0.02) == []
+    assert temperature_callbacks(CosineSimilarityLoss(tiny_model), 0.02) == []
 
 
 def test_losses_that_learn_nothing_and_rates_of_nothing_are_refused(tiny_model):

@@ -199,6 +199,80 @@ def search(
 
 
 @app.command()
+def inspect(
+    recipe: Annotated[str, typer.Argument(help="A .toml file, or a shipped recipe such as cqa-a/bsc.")],
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: order.group=4")] = None,
+    pairs: Annotated[int, typer.Option(help="Look at that many training pairs, 0 for all.")] = 5000,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what the batches of each order are like, before training anything."""
+    from pairtune.inspection import inspect_recipe
+    from pairtune.recipe import read_recipe
+    from pairtune.report.batches import describe_hardest, summarise_orders, table_of_orders
+
+    chosen = read_recipe(recipe, settings or ())
+    material, found = inspect_recipe(chosen, choose_task(chosen.task, None), pairs)
+    if as_json:
+        print(json.dumps(summarise_orders(found)))
+        return
+    screen.print(table_of_orders(found, f"{chosen.name}: {len(material):,} pairs in batches of {chosen.stages[0].train.batch}"))
+    print(describe_hardest(found[chosen.stages[0].order.by], material.left, material.right))
+
+
+@app.command()
+def shuffle(
+    source: Annotated[str, typer.Argument(metavar="IN", help="Parquet: a file, a folder or a glob.")],
+    target: Annotated[str, typer.Argument(metavar="OUT", help="The ordered file (a folder of parts with Spark).")],
+    by: Annotated[str, typer.Option(help="words, clusters, neighbours or random.")] = "words",
+    column: Annotated[str | None, typer.Option(help="The column that holds what rows may share.")] = None,
+    group_size: Annotated[int, typer.Option(help="How many rows that share something stand together.")] = 8,
+    shingle: Annotated[int, typer.Option(help="How many words two rows must share.")] = 1,
+    seed: Annotated[int, typer.Option(help="Another seed, another order.")] = 0,
+    engine: Annotated[str, typer.Option(help="duckdb, in this process; or spark, on a cluster.")] = "duckdb",
+    memory: Annotated[str | None, typer.Option(help="What the engine may hold in memory: 2GB; the rest goes to disk.")] = None,
+    master: Annotated[str | None, typer.Option(help="Where Spark runs: local[2], spark://host:7077, yarn.")] = None,
+    prepared: Annotated[str | None, typer.Option(help="The file that `pairtune prepare` made from IN.")] = None,
+    rows_only: Annotated[bool, typer.Option("--rows-only", help="Write the row numbers only.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
+) -> None:
+    """Order the rows of Parquet files so that hard negatives stand together (Algorithm 2), at any size."""
+    from pairtune.engines import shuffle as shuffle_files
+
+    shuffle_files(
+        source,
+        target,
+        by=by,  # type: ignore[arg-type]  # checked there, with a message
+        column=column,
+        group_size=group_size,
+        shingle=shingle,
+        seed=seed,
+        engine=engine,  # type: ignore[arg-type]
+        memory=memory,
+        master=master,
+        prepared=prepared,
+        rows_only=rows_only,
+        overwrite=overwrite,
+    )
+    print(target)
+
+
+@app.command()
+def prepare(
+    source: Annotated[str, typer.Argument(metavar="IN", help="Parquet: a file, a folder or a glob.")],
+    target: Annotated[str, typer.Argument(metavar="OUT", help="The prepared file, for `pairtune shuffle --prepared`.")],
+    column: Annotated[str, typer.Option(help="The column that holds what rows may share.")],
+    by: Annotated[str, typer.Option(help="words, clusters or neighbours.")] = "words",
+    memory: Annotated[str | None, typer.Option(help="What the engine may hold in memory: 2GB.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
+) -> None:
+    """Do once what a shuffle needs for every epoch: find the words of each row."""
+    from pairtune.engines import prepare as prepare_files
+
+    prepare_files(source, target, by=by, column=column, memory=memory, overwrite=overwrite)  # type: ignore[arg-type]
+    print(target)
+
+
+@app.command()
 def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo")) -> None:
     """Train the default encoder to find a function from what it does, and show the difference."""
     from pairtune.demo import show_searches

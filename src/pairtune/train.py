@@ -17,16 +17,15 @@ import numpy as np
 
 from pairtune.errors import UserError
 from pairtune.folder import RunFolder, write_whole
-from pairtune.pairs import PairSet, Task
+from pairtune.material import training_dataset
+from pairtune.pairs import Task
 from pairtune.progress import say
 from pairtune.recipe import Recipe, Stage
 from pairtune.results import Epoch, Run
 from pairtune.select import best_index
 from pairtune.tasks import load_task
-from pairtune.tasks.negatives import logarithmic_negatives, triplets
 
 if TYPE_CHECKING:
-    from datasets import Dataset
     from sentence_transformers import SentenceTransformer
 
 VERSIONED = ("pairtune", "torch", "sentence-transformers", "transformers")
@@ -113,42 +112,6 @@ def train_stage(model: SentenceTransformer, task: Task, recipe: Recipe, number: 
     save_whole(model, folder / "model")
     write_whole(done, json.dumps({**vars(trained), "epochs": [epoch.model_dump() for epoch in epochs]}))
     return trained
-
-
-def training_dataset(model: SentenceTransformer, task: Task, stage: Stage, seed: int) -> Dataset:
-    """The pairs (or triplets) that a stage trains on, as the host's dataset: texts first, then the label."""
-    from datasets import Dataset
-
-    pairs = training_pairs(model, task, stage, np.random.default_rng([seed, 1]))
-    if stage.loss.kind == "triplet":
-        anchors, positives, negatives = triplets(pairs, stage.loss.threshold, np.random.default_rng([seed, 2]))
-        return Dataset.from_dict({"anchor": anchors, "positive": positives, "negative": negatives})
-    if stage.loss.kind == "pearson" and len(np.unique(pairs.label)) < 2:
-        raise UserError(f"task {task.name}: all training labels are {pairs.label[0]:g}; the Pearson loss needs labels that differ")
-    return Dataset.from_dict({"left": pairs.left, "right": pairs.right, "label": pairs.label})
-
-
-def training_pairs(model: SentenceTransformer, task: Task, stage: Stage, rng: np.random.Generator) -> PairSet:
-    """The task's training pairs, with what the recipe adds to them or leaves out."""
-    pairs = task.train
-    if stage.train.negatives == "logarithmic":
-        pairs = add_negatives(model, pairs, rng)
-    if stage.train.positives_only:
-        pairs = pairs.take(pairs.positives(stage.loss.threshold))
-    if 0 < stage.train.pairs < len(pairs):
-        pairs = pairs.take(np.sort(rng.choice(len(pairs), stage.train.pairs, replace=False)))
-    if not len(pairs):
-        raise UserError(f"task {task.name}: no training pair has a label above {stage.loss.threshold:g}; lower loss.threshold")
-    return pairs
-
-
-def add_negatives(model: SentenceTransformer, pairs: PairSet, rng: np.random.Generator) -> PairSet:
-    """Negatives for data that has none, by the paper's 100 + 2^k scheme, with the model as it is now."""
-    from pairtune.sbert.evaluator import encode
-
-    corpus = pairs.corpus or tuple(dict.fromkeys(pairs.right))
-    left = encode(model, pairs.left, "encoding for negatives")
-    return logarithmic_negatives(pairs, left, corpus, encode(model, corpus, "encoding for negatives"), rng)
 
 
 def read_history(log: list[dict[str, Any]], stage: int) -> list[Epoch]:

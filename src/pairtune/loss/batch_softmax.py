@@ -11,7 +11,6 @@ from torch import Tensor
 from pairtune.errors import UserError
 from pairtune.loss.normalise import NORMALISATIONS
 from pairtune.loss.terms import (
-    Temperature,
     exact,
     hide_known_positives,
     positives,
@@ -33,7 +32,7 @@ def batch_softmax_loss(
     right: Tensor,
     labels: Tensor | None = None,
     *,
-    temperature: Temperature = 0.1,
+    temperature: float | Tensor = 0.1,
     normalise: str = "l2",
     threshold: float = 0.5,
     reduction: str = "sum",
@@ -73,7 +72,7 @@ def check_choices(**chosen: Any) -> None:
             raise UserError(f"unknown {name} {value!r}; known: {', '.join(CHOICES[name])}")
 
 
-def check_temperature(temperature: Temperature) -> None:
+def check_temperature(temperature: float | Tensor) -> None:
     """Refuse what the softmax cannot divide by."""
     if isinstance(temperature, Tensor) and temperature.numel() != 1:
         raise UserError(f"temperature is a tensor of shape {tuple(temperature.shape)}: give a single value")

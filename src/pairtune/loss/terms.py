@@ -9,10 +9,8 @@ from torch import Tensor
 
 from pairtune.errors import UserError
 
-Temperature = float | Tensor
 
-
-def similarity(left: Tensor, right: Tensor, temperature: Temperature) -> Tensor:
+def similarity(left: Tensor, right: Tensor, temperature: float | Tensor) -> Tensor:
     """S = QAᵀ/τ: entry [i, j] is left i against right j. (m, n) and (m, n) to (m, m)."""
     return left @ right.T / temperature
 

@@ -18,7 +18,7 @@ from pairtune.loss.batch_softmax import batch_softmax_loss, check_choices, check
 from pairtune.loss.pointwise import POINTWISE, pearson_loss
 from pairtune.loss.terms import check_labels
 from pairtune.recipe import LossSettings
-from pairtune.sbert.gather import join_ranks, text_ids
+from pairtune.sbert.gather import join_ranks, text_ids, world_size
 from pairtune.sbert.temperature import Temperature
 
 CITATION = """
@@ -116,7 +116,7 @@ class PairLoss(CachedLossMixin, nn.Module):
             check_labels(labels)
 
     def _score_joined(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
-        if not self.gather_across_devices:
+        if not self.gather_across_devices or world_size() == 1:
             return self.score(left, right, batch)
         left, right = (side.to(torch.promote_types(side.dtype, torch.float32)) for side in (left, right))
         labels = left.new_ones(len(left)) if batch.labels is None else batch.labels.reshape(-1).to(left)

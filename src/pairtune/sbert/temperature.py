@@ -70,8 +70,7 @@ class LearnedTemperature(TrainerCallback):
     """
 
     def __init__(self, *losses: nn.Module, rate: float = 1e-3) -> None:
-        found = {module: None for loss in losses for module in loss.modules() if isinstance(module, Temperature)}
-        self.logs = [module.log for module in found if module.log is not None]
+        self.logs = _learned(*losses)
         if not self.logs:
             raise UserError("none of the given losses learns its temperature: make one with learn_temperature=True")
         if not rate > 0:
@@ -111,8 +110,9 @@ class LearnedTemperature(TrainerCallback):
         self._write(state)
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """The temperature beside the loss in the history."""
-        state.log_history[-1]["temperature"] = math.exp(self.numbers[0].log)
+        """The temperatures beside the loss in the history."""
+        names = ["temperature", *(f"temperature_{index}" for index in range(2, len(self.numbers) + 1))]
+        state.log_history[-1].update({name: math.exp(number.log) for name, number in zip(names, self.numbers, strict=True)})
 
     def _return_clipping(self, args: TrainingArguments) -> None:
         if self.clip:
@@ -135,6 +135,17 @@ class LearnedTemperature(TrainerCallback):
             for log, number in zip(self.logs, self.numbers, strict=True):
                 log.fill_(number.log)
         _entries(state)[SAVED] = [asdict(number) for number in self.numbers]
+
+
+def temperature_callbacks(loss: nn.Module, rate: float) -> list[TrainerCallback]:
+    """What the trainer of this loss needs beside it: a `LearnedTemperature` where there is one to learn, or nothing."""
+    return [LearnedTemperature(loss, rate=rate)] if _learned(loss) else []
+
+
+def _learned(*losses: nn.Module) -> list[nn.Parameter]:
+    """The parameters log τ in these losses, each once, however they are nested."""
+    found = {module: None for loss in losses for module in loss.modules() if isinstance(module, Temperature)}
+    return [module.log for module in found if module.log is not None]
 
 
 def _entries(state: TrainerState) -> dict[str, Any]:

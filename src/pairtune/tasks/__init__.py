@@ -9,6 +9,7 @@ from pathlib import Path
 from pairtune.cache import cache_folder
 from pairtune.errors import UserError
 from pairtune.pairs import Task
+from pairtune.progress import say
 from pairtune.tasks import antique, cqa, mrpc, pfcc, qqp, stdlib, stsb
 from pairtune.tasks.info import Splits, TaskInfo
 
@@ -41,9 +42,10 @@ def load_task(name: str, data: Path | None = None) -> Task:
     folder = find_folder(info, data)
     if folder:
         return _task(info, info.load(folder), str(folder))
+    looked = " or ".join(str(place / info.folder) for place in _places(data))
     if info.fetch is None:
-        looked = ", ".join(str(place / info.folder) for place in _places(data))
-        raise UserError(f"task {name}: no data in {looked}. To get it: {info.how}")
+        raise UserError(f"task {name}: there is no folder {looked}. To get the data: {info.how}")
+    say(f"task {name}: there is no folder {looked}")
     return _task(info, info.fetch(), "network")
 
 

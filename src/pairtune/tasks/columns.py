@@ -33,8 +33,10 @@ class Columns:
                 raise UserError(f"{self.where(record)}: column {name!r} holds {value!r}, expected a text")
             if not value.strip():
                 raise UserError(f"{self.where(record)}: column {name!r} is empty; fill it in or leave the pair out")
-            if any("\ud800" <= letter <= "\udfff" for letter in value):
-                raise UserError(f"{self.where(record)}: column {name!r} holds half of a surrogate pair, which is no text")
+            try:
+                value.encode()
+            except UnicodeEncodeError as problem:
+                raise UserError(f"{self.where(record)}: column {name!r} holds half of a surrogate pair, no text") from problem
         return self.values[name]
 
     def numbers(self, name: str) -> list[float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -59,16 +60,14 @@ def rescale(values: Sequence[float], where: Callable[[int], str]) -> Scaled:
 
 
 def _number(value: object) -> float | None:
-    if isinstance(value, (bool, int, float)):
-        return float(value)
-    if not isinstance(value, str):
+    if isinstance(value, str):
+        value = value.strip().lower()
+        value = WORDS.get(value, value)
+    if not isinstance(value, (str, bool, int, float, Decimal)):
         return None
-    text = value.strip().lower()
-    if text in WORDS:
-        return WORDS[text]
     try:
-        return float(text)
-    except ValueError:
+        return float(value)
+    except (ValueError, OverflowError):
         return None
 
 
