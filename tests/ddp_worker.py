@@ -37,7 +37,7 @@ CASES = {
     "duplicates masked, temperature learned": (
         3, True, lambda model: BatchSoftmaxLoss(model, duplicates="mask", learn_temperature=True)),
     "uneven, without labels, ranges of the joined batch": (
-        4, False, lambda model: BatchSoftmaxLoss(model, temperature=1.2, normalise="range-batch")),
+        4, False, lambda model: BatchSoftmaxLoss(model, temperature=1.2, normalise="range-batch", threshold=3)),
     "uneven, cached, temperature learned": (
         2, True, lambda model: ComboLoss(model, mix=0.3, normalise="l2-batch", learn_temperature=True, mini_batch=2)),
     "uneven, correlation": (

@@ -265,6 +265,13 @@ def test_a_dataset_of_the_wrong_columns_is_refused(tiny_model, tmp_path, loss, c
         train(tiny_model, dataset, loss(tiny_model), tmp_path)
 
 
+def test_embeddings_are_refused_as_columns_are(encoder):
+    with pytest.raises(UserError, match="ComboLoss compares cosines with labels"):
+        ComboLoss(encoder).compute_loss_from_embeddings(embeddings(encoder))
+    with pytest.raises(UserError, match="takes two columns of texts"):
+        BatchSoftmaxLoss(encoder).compute_loss_from_embeddings([torch.ones(2, 2)] * 3)
+
+
 def test_a_missing_label_is_refused(encoder):
     labels = torch.tensor([1.0, 1.0, float("nan"), 0, 0, 0])
     with pytest.raises(UserError, match="the label of pair 2 of the batch is NaN"):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,12 +16,12 @@ from transformers import TrainerCallback
 from pairtune.errors import UserError
 from pairtune.ordering import Side, epoch_seed, order_pairs
 from pairtune.recipe import OrderSettings
-from pairtune.sbert.reorder import ORDER_FILE, Reorder
+from pairtune.sbert.reorder import ORDER_FILE, Reorder, encode_side
 from pairtune.sbert.sampler import HardBatches, OrderedBatchSampler
 from pairtune.sbert.vectors import encode_texts
 
-NOUNS = "cat dog tree river king bread python snake house moon".split()
-VERBS = "eats sees finds leaves makes".split()
+NOUNS = ["cat", "dog", "tree", "river", "king", "bread", "python", "snake", "house", "moon"]
+VERBS = ["eats", "sees", "finds", "leaves", "makes"]
 LEFT = [f"the {noun} {verb}" for noun in NOUNS for verb in VERBS][:44]
 RIGHT = [f"what {text.split()[1]}?" for text in LEFT]  # each right text stands five times
 PAIRS = Dataset.from_dict({"left": LEFT, "right": RIGHT})
@@ -46,6 +45,10 @@ class StopAt(TrainerCallback):
     def on_step_begin(self, args, state, control, **kwargs):
         if state.global_step == self.step:
             raise KeyboardInterrupt
+
+
+def in_parts(model):
+    return CachedMultipleNegativesRankingLoss(model, mini_batch_size=3)
 
 
 def by(name, **more):
@@ -91,7 +94,7 @@ def weights(trainer):
     return torch.cat([parameter.detach().flatten() for parameter in trainer.model.parameters()])
 
 
-@pytest.mark.parametrize("settings", [by("words", shingle=2), by("uniform"), by("original"), by("words", side="right")], ids=str)
+@pytest.mark.parametrize("settings", [by("uniform"), by("words", side="right", shingle=2)], ids=["uniform", "words"])
 def test_the_trainer_sees_the_batches_of_each_epoch_in_their_order(tiny_encoder, tmp_path, settings):
     trainer = train(tiny_encoder, tmp_path, settings)
     side = Side.of(LEFT if settings.side == "left" else RIGHT)
@@ -168,13 +171,7 @@ def test_texts_that_repeat_are_encoded_once(tiny_encoder, tmp_path):
     assert reorder.samplers[0].side.texts == tuple(dict.fromkeys(RIGHT))
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("accumulate", [1, 4])
-@pytest.mark.parametrize(
-    "loss",
-    [MultipleNegativesRankingLoss, lambda model: CachedMultipleNegativesRankingLoss(model, mini_batch_size=3)],
-    ids=["joined", "cached"],
-)
+@pytest.mark.parametrize(("loss", "accumulate", "side"), [("joined", 1, "right"), ("cached", 4, "left")])
 def test_reused_vectors_are_those_of_the_training_steps(tiny_encoder, tmp_path, loss, accumulate, side):
     reorder = Reorder()
     settings = by("examples", encode="reuse", margin=0.5, side=side)
@@ -182,7 +179,7 @@ def test_reused_vectors_are_those_of_the_training_steps(tiny_encoder, tmp_path, 
         tiny_encoder,
         tmp_path,
         settings,
-        loss=loss,
+        loss=MultipleNegativesRankingLoss if loss == "joined" else in_parts,
         reorder=reorder,
         gradient_accumulation_steps=accumulate,
         learning_rate=0,
@@ -225,41 +222,39 @@ def test_a_loss_that_hides_its_embeddings_is_said_and_the_texts_are_encoded_agai
             finally:
                 self.model = model
 
-    hidden = train(tiny_encoder, tmp_path, by("examples", encode="reuse"), loss=Hidden)
+    few = PAIRS.select(range(16))
+    hidden = train(tiny_encoder, tmp_path, by("examples", encode="reuse"), loss=Hidden, data=few)
     assert "this loss does not show its embeddings" in capsys.readouterr().err
-    fresh = train(tiny_encoder, tmp_path, by("examples"), loss=Hidden)
+    fresh = train(tiny_encoder, tmp_path, by("examples"), loss=Hidden, data=few)
     assert hidden.data_collator.seen == fresh.data_collator.seen
 
 
 @pytest.mark.parametrize(
     "settings",
     [by("examples"), by("neighbours", encode="reuse", margin=0.5), by("clusters", encode="once"), by("words")],
-    ids=str,
+    ids=["each-epoch", "reuse", "once", "words"],
 )
 def test_a_killed_training_resumes_to_the_same_batches_and_weights(tiny_encoder, tmp_path, settings):
-    saving = {"save_strategy": "steps", "save_steps": 4, "num_train_epochs": 3}
-    whole = train(tiny_encoder, tmp_path / "whole", settings, **saving)
-    killed = make_trainer(tiny_encoder, tmp_path / "killed", settings, callbacks=[StopAt(10)], **saving)
+    options = {"data": PAIRS.select(range(20)), "num_train_epochs": 3}  # of three steps each
+    whole = train(tiny_encoder, tmp_path / "whole", settings, **options)
+    killed = make_trainer(tiny_encoder, tmp_path, settings, callbacks=[StopAt(5)], save_strategy="steps", save_steps=4, **options)
     with pytest.raises(KeyboardInterrupt):
         killed.train()
-    checkpoint = tmp_path / "killed" / "checkpoint-8"  # two batches into the second epoch
+    checkpoint = tmp_path / "checkpoint-4"  # one batch into the second epoch
     assert (checkpoint / ORDER_FILE).exists() == (settings.by != "words")
-    resumed = train(tiny_encoder, tmp_path / "killed", settings, resume=str(checkpoint), **saving)
-    assert resumed.data_collator.seen == whole.data_collator.seen[8:]
+    resumed = train(tiny_encoder, tmp_path, settings, resume=str(checkpoint), **options)
+    assert resumed.data_collator.seen == whole.data_collator.seen[4:]
     assert torch.equal(weights(resumed), weights(whole))
 
 
-def test_a_checkpoint_without_its_order_is_refused(tiny_encoder, tmp_path):
+def test_a_checkpoint_without_its_order_or_of_other_data_is_refused(tiny_encoder, tmp_path):
     train(tiny_encoder, tmp_path, by("examples"), save_strategy="steps", save_steps=2, max_steps=2)
-    (tmp_path / "checkpoint-2" / ORDER_FILE).unlink()
-    with pytest.raises(UserError, match=r"resumes at step 2, but .*order\.npz, which holds the order of the interrupted epoch"):
-        train(tiny_encoder, tmp_path, by("examples"), resume=str(tmp_path / "checkpoint-2"))
-
-
-def test_a_checkpoint_of_other_data_is_refused(tiny_encoder, tmp_path):
-    train(tiny_encoder, tmp_path, by("examples"), save_strategy="steps", save_steps=2, max_steps=2)
+    checkpoint = tmp_path / "checkpoint-2"
     with pytest.raises(UserError, match="orders 44 pairs, but the dataset has 40"):
-        train(tiny_encoder, tmp_path, by("examples"), data=PAIRS.select(range(40)), resume=str(tmp_path / "checkpoint-2"))
+        train(tiny_encoder, tmp_path, by("examples"), data=PAIRS.select(range(40)), resume=str(checkpoint))
+    (checkpoint / ORDER_FILE).unlink()
+    with pytest.raises(UserError, match=r"resumes at step 2, but .*order\.npz, which holds the order of the interrupted epoch"):
+        train(tiny_encoder, tmp_path, by("examples"), resume=str(checkpoint))
 
 
 def test_training_arguments_are_saved_without_the_model(tiny_encoder, tmp_path):
@@ -311,12 +306,6 @@ def test_an_order_by_meaning_of_several_datasets_is_refused(tiny_encoder, tmp_pa
         train(tiny_encoder, tmp_path, by("examples"), data=data)
 
 
-def test_a_missing_text_is_refused(tiny_encoder, tmp_path):
-    data = Dataset.from_dict({"left": [*LEFT[:9], None], "right": RIGHT[:10]})
-    with pytest.raises(UserError, match="a text of column 'left' is missing"):
-        train(tiny_encoder, tmp_path, by("clusters"), data=data)
-
-
 def sampler(settings, *, data=PAIRS, drop_last=False, labels=("label",)):
     return OrderedBatchSampler(data, BATCH, drop_last, list(labels), seed=3, settings=settings)
 
@@ -350,6 +339,15 @@ def test_sides_are_the_text_columns_as_the_collator_reads_them():
         _ = sampler(by("words", side="right"), data=single).side
 
 
+def test_a_missing_text_is_refused(tiny_model, tmp_path):
+    data = Dataset.from_dict({"left": [*LEFT[:9], None], "right": RIGHT[:10]})
+    arguments = SentenceTransformerTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
+    with pytest.raises(UserError, match="a text of column 'left' is missing"):
+        encode_side(sampler(by("clusters"), data=data), tiny_model, arguments)
+    with pytest.raises(UserError, match=r"order.margin compares a pair's two texts, but .* \['left'\]"):
+        encode_side(sampler(by("examples", margin=0.1), data=PAIRS.select_columns("left")), tiny_model, arguments)
+
+
 def test_vectors_that_nobody_made_are_asked_for():
     ours = sampler(by("examples"))
     ours.training = True
@@ -362,4 +360,3 @@ def test_the_log_says_what_the_groups_are_like(tiny_encoder, tmp_path, capsys):
     said = capsys.readouterr().err
     assert "order.neighbours is 99, but a pair has only 43 others: all are looked at" in said
     assert "epoch 1, order by examples: 44 pairs in" in said
-    assert Path(tmp_path).exists()

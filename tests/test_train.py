@@ -230,9 +230,7 @@ def test_a_full_disk_while_saving_loses_nothing(tmp_path, command):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000_000, resource.RLIM_INFINITY))
 
-    process = subprocess.run(
-        [*command, "--out", str(out)], capture_output=True, text=True, check=False, preexec_fn=smaller_files
-    )
+    process = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True, check=False, preexec_fn=smaller_files)
     assert process.returncode == 2, process.stderr
     assert "could not write to" in process.stderr and "--resume goes on" in process.stderr
     assert "Traceback" not in process.stderr

@@ -68,7 +68,11 @@ def tasks(as_json: JsonFlag = False) -> None:
 
     found = {name: task_status(name) for name in TASKS}
     if as_json:
-        print(json.dumps({name: {"found": status.found, "rows": status.rows, "says": status.says} for name, status in found.items()}))
+        print(
+            json.dumps(
+                {name: {"found": status.found, "rows": status.rows, "says": status.says} for name, status in found.items()}
+            )
+        )
         return
     table = Table("task", "kind", "metric", "train", "dev", "test", "status")
     for name, status in found.items():
@@ -140,14 +144,16 @@ def evaluate(
 @app.command()
 def metrics(
     task: Annotated[str, typer.Argument(help="The task whose split was scored.")],
-    scores: Annotated[Path, typer.Option(help="One number per line in the split's order (in a search: query by query), or .npy.")],
+    scores: Annotated[
+        Path, typer.Option(help="One number per line in the split's order (in a search: query by query), or .npy.")
+    ],
     split: Split = "test",
     dev_scores: Annotated[Path | None, typer.Option(help="Scores of the dev split: the threshold of F1 is chosen there.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Score any system's numbers, so that BM25 or a cross-encoder stands on the same footing."""
     from pairtune.metrics import best_threshold, score_split
-    from pairtune.results import read_scores
+    from pairtune.tasks.scores import read_scores
 
     chosen = choose_task(task, None)
     pairs = chosen.split(split)

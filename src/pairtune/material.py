@@ -25,7 +25,9 @@ def training_dataset(model: SentenceTransformer, task: Task, stage: Stage, seed:
         anchors, positives, negatives = triplets(pairs, stage.loss.threshold, np.random.default_rng([seed, 2]))
         return Dataset.from_dict({"anchor": anchors, "positive": positives, "negative": negatives})
     if stage.loss.kind == "pearson" and len(np.unique(pairs.label)) < 2:
-        raise UserError(f"task {task.name}: all training labels are {pairs.label[0]:g}; the Pearson loss needs labels that differ")
+        raise UserError(
+            f"task {task.name}: all training labels are {pairs.label[0]:g}; the Pearson loss needs labels that differ"
+        )
     return Dataset.from_dict({"left": pairs.left, "right": pairs.right, "label": pairs.label})
 
 

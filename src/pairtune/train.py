@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pairtune import __version__
 from pairtune.errors import UserError
 from pairtune.folder import RunFolder, write_whole
 from pairtune.material import training_dataset
@@ -28,7 +29,7 @@ from pairtune.tasks import load_task
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-VERSIONED = ("pairtune", "torch", "sentence-transformers", "transformers")
+VERSIONED = ("torch", "sentence-transformers", "transformers")
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ def run(
     if folder.finished:
         return folder.record()
     task = task or load_task(recipe.task)
+    for note in task.notes:
+        say(f"{task.name}: {note}")
     model = load_encoder(recipe.encoder, recipe.stages[0].train.max_length)
     say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
     before = folder.remember("before", lambda: evaluate_task(model, task))
@@ -195,7 +198,7 @@ def write_record(
         seconds=seconds,
         pairs_per_second=sum(stage.pairs for stage in trained) / seconds if seconds else 0.0,
         device=describe_device(device),
-        versions={name: version(name) for name in VERSIONED},
+        versions={"pairtune": __version__, **{name: version(name) for name in VERSIONED}},
         commit=current_commit(),
         finished=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         model=os.fspath(folder.model),

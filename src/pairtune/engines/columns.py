@@ -87,4 +87,6 @@ def _check_stamp(prepared: Source, source: Source) -> None:
         raise UserError(f"{prepared.name} is not a prepared file: make one with prepare")
     made = json.loads(stamp)
     if made["files"] != source.stamp:
-        raise UserError(f"{prepared.name} was prepared from {made['source']}; {source.name} is not that, or has changed: prepare again")
+        raise UserError(
+            f"{prepared.name} was prepared from {made['source']}; {source.name} is not that, or has changed: prepare again"
+        )

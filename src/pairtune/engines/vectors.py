@@ -125,9 +125,13 @@ def _matrix(values: pa.Array, where: str, first: int, width: int | None) -> np.n
     if len(wrong) or width < 1:
         row = int(wrong[0]) if len(wrong) else 0
         given = "missing" if lengths[row] < 0 else f"of width {lengths[row]}"
-        raise UserError(f"{where}: the vector of row {first + row} is {given}; all must have the same width, here {max(width, 1)}")
+        raise UserError(
+            f"{where}: the vector of row {first + row} is {given}; all must have the same width, here {max(width, 1)}"
+        )
     vectors = values.flatten().to_numpy(zero_copy_only=False).astype(np.float32).reshape(-1, width)
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(bad):
-        raise UserError(f"{where}: the vector of row {first + int(bad[0])} holds NaN or infinity; drop that row or encode it again")
+        raise UserError(
+            f"{where}: the vector of row {first + int(bad[0])} holds NaN or infinity; drop that row or encode it again"
+        )
     return vectors

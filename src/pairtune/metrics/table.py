@@ -72,7 +72,9 @@ METRICS = {
     "MAP": Metric("mean average precision over all queries", per_item=_ranked("MAP")),
     "MRR": Metric("mean reciprocal rank of the first positive", per_item=_ranked("MRR")),
     "P@k": Metric("share of positives among the first k", per_item=_ranked("P")),
-    "nDCG@k": Metric("discounted gain of the first k against the ideal order, gains linear in the grade", per_item=_ranked("nDCG")),
+    "nDCG@k": Metric(
+        "discounted gain of the first k against the ideal order, gains linear in the grade", per_item=_ranked("nDCG")
+    ),
     "HP@k": Metric("share of queries with a positive among the first k (HasPositives@k)", per_item=_has_positive),
     "F1": Metric("F1 at the threshold chosen on dev", whole=_f1_at_threshold),
     "F1@best": Metric("F1 at the threshold chosen on the scored set itself: optimistic", whole=_f1_at_best),

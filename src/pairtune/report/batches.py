@@ -15,8 +15,20 @@ WIDEST = 90  # characters of a text in an example
 
 def table_of_orders(found: Mapping[str, Inspection], title: str) -> Table:
     """One row per order: how hard its negatives are, and how many of them may be none."""
-    columns = ("order", "mean negative", "hardest negative", "positive", "likely false", "repeats/batch", "groups", "cut", "alone")
-    table = Table(*columns, title=title, caption="cosines of the encoder as it is; a negative is left i against right j of a batch")
+    columns = (
+        "order",
+        "mean negative",
+        "hardest negative",
+        "positive",
+        "likely false",
+        "repeats/batch",
+        "groups",
+        "cut",
+        "alone",
+    )
+    table = Table(
+        *columns, title=title, caption="cosines of the encoder as it is; a negative is left i against right j of a batch"
+    )
     for name, one in found.items():
         similarities = (one.negative_similarity, one.top_similarity, one.positive_similarity)
         counts = (one.groups, one.groups_cut, one.alone)

@@ -82,7 +82,12 @@ class Progress(TrainerCallback):
             self._bar.start()
 
     def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, Any] | None = None, **kwargs: Any
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
     ) -> None:
         """The newest loss; after an evaluation, the newest scores as a line that stays."""
         logs = logs or {}
@@ -90,7 +95,9 @@ class Progress(TrainerCallback):
         scores = {key.removeprefix("eval_dev_"): value for key, value in logs.items() if key.startswith("eval_dev_")}
         if scores and state.is_world_process_zero:
             figures = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
-            self._say(f"{self.title}: epoch {state.epoch:.0f} of {args.num_train_epochs:.0f}  loss {self.loss:.4f}  dev {figures}")
+            self._say(
+                f"{self.title}: epoch {state.epoch:.0f} of {args.num_train_epochs:.0f}  loss {self.loss:.4f}  dev {figures}"
+            )
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Where we are."""

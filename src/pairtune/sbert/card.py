@@ -6,12 +6,8 @@ from pathlib import Path
 
 from pairtune.pairs import Task
 from pairtune.results import Run
+from pairtune.sbert.loss import CITATION
 
-CITATION = """@article{chernyavskiy2021batchsoftmax,
-  title = {Batch-Softmax Contrastive Loss for Pairwise Sentence Scoring Tasks},
-  author = {Chernyavskiy, Anton and Ilvovsky, Dmitry and Kalinin, Pavel and Nakov, Preslav},
-  year = {2021}
-}"""
 HEADING = "## Trained with pairtune"
 
 
@@ -24,7 +20,7 @@ def write_card(path: Path, run: Run, task: Task) -> None:
 def describe_run(run: Run, task: Task) -> str:
     """The section as Markdown."""
     recipe = "\n".join(flatten(run.recipe))
-    citation = f"```bibtex\n{CITATION}\n{task.citation.strip()}\n```"
+    citation = f"```bibtex\n{CITATION.strip()}\n{task.citation.strip()}\n```"
     licence = f"Data: {task.name}, licence: {task.licence}." if task.licence else f"Data: {task.name}."
     return f"""\
 {HEADING}

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from pairtune.errors import UserError
 from pairtune.loss.batch_softmax import batch_softmax_loss, check_choices, check_temperature
 from pairtune.loss.pointwise import POINTWISE, pearson_loss
-from pairtune.loss.terms import check_labels
+from pairtune.loss.terms import check_labels, flat_labels
 from pairtune.recipe import LossSettings
 from pairtune.sbert.gather import join_ranks, text_ids, world_size
 from pairtune.sbert.temperature import Temperature
@@ -73,6 +73,8 @@ class PairLoss(CachedLossMixin, nn.Module):
         """The loss of one batch as the host's trainer hands it over: two tokenised columns, and labels or None."""
         features = list(sentence_features)
         self._check(features, labels)
+        if labels is not None:
+            check_labels(labels)
         # before encoding: modules of the host may change the features in place
         ids = [text_ids(column) for column in features] if self.needs_ids else None
         if self.uses_gradient_cache:
@@ -83,6 +85,7 @@ class PairLoss(CachedLossMixin, nn.Module):
         self, embeddings: Sequence[Tensor], labels: Tensor | None = None, ids: Sequence[Tensor] | None = None
     ) -> Tensor:
         """The loss of embeddings that are there already: left and right, (m, n) each. ids: see `text_ids`."""
+        self._check(embeddings, labels)
         left, right = embeddings
         return self._score_joined(left, right, Batch(labels, ids))
 
@@ -103,23 +106,22 @@ class PairLoss(CachedLossMixin, nn.Module):
         """BibTeX of the paper, for the model card."""
         return CITATION
 
-    def _check(self, features: list[dict[str, Tensor]], labels: Tensor | None) -> None:
+    def _check(self, columns: Sequence[Any], labels: Tensor | None) -> None:
         name = type(self).__name__
-        if len(features) != 2:
+        if len(columns) != 2:
             raise UserError(
-                f"{name} takes two columns of texts, left and right, but the dataset has {len(features)}: "
+                f"{name} takes two columns of texts, left and right, but the dataset has {len(columns)}: "
                 f"keep two with select_columns; labels go in a column called label or score"
             )
         if labels is None and self.needs_labels:
             raise UserError(f"{name} compares cosines with labels, but the dataset has none: add a column called label or score")
-        if labels is not None:
-            check_labels(labels)
 
     def _score_joined(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
         if not self.gather_across_devices or world_size() == 1:
             return self.score(left, right, batch)
         left, right = (side.to(torch.promote_types(side.dtype, torch.float32)) for side in (left, right))
-        labels = left.new_ones(len(left)) if batch.labels is None else batch.labels.reshape(-1).to(left)
+        # without labels every pair is positive, above any threshold; another rank may have a dataset with labels
+        labels = left.new_full((len(left),), torch.inf) if batch.labels is None else flat_labels(batch.labels, left).to(left)
         left, right, labels, *ids = join_ranks(left, right, labels, *(batch.ids or ()))
         return self.score(left, right, Batch(labels, ids or None, batch.temperature))
 

@@ -18,7 +18,7 @@ from pairtune.sbert.loss import build_loss
 from pairtune.sbert.optimiser import without_bias_correction
 from pairtune.sbert.reorder import Reorder
 from pairtune.sbert.sampler import HardBatches
-from pairtune.sbert.temperature import LearnedTemperature
+from pairtune.sbert.temperature import temperature_callbacks
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -62,7 +62,7 @@ def make_trainer(
     )
     model.model_card_data.generate_widget_examples = False  # they need the hub
     loss = build_loss(model, stage.loss)
-    learned = [LearnedTemperature(loss, rate=stage.loss.temperature_rate)] if stage.loss.learn_temperature else []
+    learned = temperature_callbacks(loss, stage.loss.temperature_rate)
     trainer = PairTrainer(
         model=model,
         args=arguments,

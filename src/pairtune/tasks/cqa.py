@@ -137,7 +137,8 @@ def _without_questions_of(held_out: Sequence[Candidate], train: Sequence[Candida
     if len(kept) < len(train):
         threads = {candidate.query for candidate in train if candidate.question in questions}
         notes.append(
-            f"train: {len(threads)} threads ({len(train) - len(kept)} pairs) left out: their question is also in dev or test"
+            "train: threads left out because their question is also in dev or test: "
+            f"{len(threads)} ({len(train) - len(kept)} pairs)"
         )
     return kept
 

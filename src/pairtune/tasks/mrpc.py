@@ -32,7 +32,7 @@ def load_mrpc(folder: Path) -> Splits:
         dev = np.array([pair in chosen for pair in ids], dtype=bool)
         note = f"dev: the {dev.sum():,} pairs of GLUE's dev_ids.tsv, taken out of the {len(pairs):,} of the train file"
         if len(chosen) > dev.sum():
-            note += f"; {len(chosen) - dev.sum():,} listed pairs are not in the train file"
+            note += f"; listed pairs that are not in the train file: {len(chosen) - dev.sum():,}"
     else:
         dev = in_tenth(["\t".join(pair) for pair in ids])
         note = f"dev: no dev_ids.tsv, so a tenth of the {len(pairs):,} pairs of the train file, not GLUE's"

@@ -35,7 +35,9 @@ def load_pfcc(folder: Path) -> Splits:
     notes = [f"dev: {dev.sum()} of the {TRAIN_PAIRS} train pairs, by a hash of their claim; no claim or tweet is in both"]
     shared = set(tweets[:TRAIN_PAIRS]) & set(tweets[TRAIN_PAIRS:])
     if shared:
-        notes.append(f"{len(shared)} tweet is both in train or dev and in test, with different claims; kept, as in the paper")
+        notes.append(
+            f"tweets that are both in train or dev and in test, with different claims: {len(shared)}, kept as in the paper"
+        )
     return Splits(
         pairs.take(rows[:TRAIN_PAIRS][~dev]), pairs.take(rows[:TRAIN_PAIRS][dev]), pairs.take(rows[TRAIN_PAIRS:]), tuple(notes)
     )
