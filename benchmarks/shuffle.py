@@ -4,7 +4,8 @@
     python benchmarks/shuffle.py --rows 1_000_000 --engine spark
 
 The rows are made by DuckDB itself: a question of 8 to 12 Zipf-distributed words, a third of them stop words, and 110 bytes
-of payload that do not compress: 3.2 GB for 20 million. The last line is a JSON object. `cpu` is processor time: it stays meaningful when the machine is shared.
+of payload that do not compress: 3.2 GB for 20 million. The last line is a JSON object.
+`cpu` is processor time: it stays meaningful when the machine is shared.
 """
 
 from __future__ import annotations
@@ -124,29 +125,35 @@ def measure_spark(work: Path, given: argparse.Namespace) -> dict[str, dict[str, 
 
     from pairtune.engines.spark import SETTINGS
 
-    builder = SparkSession.builder.master("local[2]").config(map=SETTINGS)
-    spark = builder.config("spark.local.dir", str(work)).config("spark.driver.memory", "2g").getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    source, out = str(work / "rows.parquet"), str(work / "out")
+    memory = f"{memory_bytes(given.memory) // 2**20}m"
+    settings = {**SETTINGS, "spark.master": "local[2]", "spark.local.dir": str(work), "spark.driver.memory": memory}
+    spark = SparkSession.builder.config(map={**settings, "spark.sql.shuffle.partitions": "16"}).getOrCreate()
+    source, out, plain = str(work / "rows.parquet"), str(work / "out"), str(work / "plain")
 
     def order_by_rand() -> None:
         spark.read.parquet(source).createOrReplaceTempView("plain")
-        spark.sql("SELECT * FROM plain ORDER BY rand()").write.mode("overwrite").parquet(str(work / "plain"))
+        spark.sql("SELECT * FROM plain ORDER BY rand()").write.mode("overwrite").parquet(plain)
 
     def one_shot() -> None:
         shuffle(source, out, column="question", engine="spark", overwrite=True)
 
-    clock = spark._jvm.java.lang.management.ManagementFactory.getOperatingSystemMXBean()
     figures: dict[str, dict[str, float]] = {}
-    for round_ in range(given.repeat + 1):
+    process = Path(f"/proc/{spark._jvm.java.lang.ProcessHandle.current().pid()}")
+    for turn in range(given.repeat + 1):
         for name, step in {"order by random()": order_by_rand, "one shot": one_shot}.items():
-            started, before = time.perf_counter(), clock.getProcessCpuTime()
+            started, before = time.perf_counter(), processor_seconds(process)
             step()
-            figure = {"wall": time.perf_counter() - started, "cpu": (clock.getProcessCpuTime() - before) / 1e9, "peak_mb": 0.0}
-            if round_:  # the first round warms the JVM
-                keep_least(figures, name, figure)
+            cpu, peak = processor_seconds(process) - before, int((process / "status").read_text().split("VmHWM:")[1].split()[0])
+            if turn:  # the first turn warms the JVM
+                keep_least(figures, name, {"wall": time.perf_counter() - started, "cpu": cpu, "peak_mb": peak / 1024})
     spark.stop()
     return figures
+
+
+def processor_seconds(process: Path) -> float:
+    """User and system time of another process, from Linux."""
+    fields = (process / "stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

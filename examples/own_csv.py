@@ -1,6 +1,6 @@
 """Train on your own CSV and score new pairs: what `pairtune train --data pairs.csv` does, as a library.
 
-    python examples/own_csv.py pairs.csv LEFT_COLUMN RIGHT_COLUMN [LABEL_COLUMN] [--encoder minilm]
+python examples/own_csv.py pairs.csv LEFT_COLUMN RIGHT_COLUMN [LABEL_COLUMN] [--encoder minilm]
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Our loss in a plain sentence-transformers script: nothing else of pairtune is needed.
 
-    python examples/plain_trainer.py [encoder] [pairs]
+python examples/plain_trainer.py [encoder] [pairs]
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Find the function that does what you say, among those of the Python standard library.
 
-    python examples/search.py "wait until all threads are done" [encoder or folder of a tuned model]
+python examples/search.py "wait until all threads are done" [encoder or folder of a tuned model]
 """
 
 import sys

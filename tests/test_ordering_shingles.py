@@ -5,10 +5,13 @@ import unicodedata
 
 import duckdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pairtune.engines import shuffle
 from pairtune.ordering import Side, order_pairs
 from pairtune.ordering.clusters import find_clusters
 from pairtune.ordering.hashing import hash_text
@@ -69,6 +72,18 @@ def test_groups_follow_the_pseudo_code_of_algorithm_2(words, k, t, seed):
     assert order.rows.tolist() == rows
     starts = [place for place, row in enumerate(rows) if place == 0 or group[row] != group[rows[place - 1]]]
     assert order.groups.tolist() == starts
+
+
+@pytest.mark.parametrize("by", ["words", "random"])
+def test_the_order_in_memory_is_the_order_of_a_file_shuffled_by_duckdb(tmp_path, by):
+    rng = np.random.default_rng(3)
+    words = [*(word for text in TEXTS if text for word in text.split()), "don't", "x_y", "日本語", "ΣΑΣ", "ẞ", "—", "mañana"]
+    texts = [None if i % 40 == 7 else " ".join(rng.choice(words, rng.integers(0, 6))) for i in range(400)]
+    pq.write_table(pa.table({"text": texts, "row": range(400)}), tmp_path / "in.parquet")
+    column = {"column": "text"} if by == "words" else {}
+    shuffle(str(tmp_path / "in.parquet"), str(tmp_path / "out.parquet"), by=by, group_size=4, shingle=2, seed=11, **column)
+    settings = OrderSettings(by="uniform" if by == "random" else by, group=4, shingle=2)
+    assert pq.read_table(tmp_path / "out.parquet")["row"].to_pylist() == order_pairs(Side.of(texts), settings, 11).rows.tolist()
 
 
 def test_every_engine_can_compute_the_hash():

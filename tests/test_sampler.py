@@ -137,6 +137,7 @@ def test_reordering_leaves_no_trace_in_the_training(tiny_encoder, tmp_path):
 def test_encoding_keeps_the_mode_of_every_module_and_the_random_numbers(tiny_model):
     tiny_model.train()
     tiny_model[0].auto_model.embeddings.eval()
+    tiny_model[1].register_forward_hook(lambda *_: torch.rand(1) and None)  # a module that draws in evaluation too
     modes = [module.training for module in tiny_model.modules()]
     before = torch.get_rng_state()
     vectors = encode_texts(tiny_model, LEFT)

@@ -12,9 +12,9 @@ from pairtune.sbert.search import Index
 from pairtune.tasks import load_task
 
 QUERIES = (
-    "split a path into directory and file name",
-    "wait until all threads have reached this point",
-    "turn a number of seconds into local time",
+    "ask for a password without showing it",
+    "break a long paragraph into lines",
+    "put tasks in order so that each comes after what it depends on",
 )
 
 

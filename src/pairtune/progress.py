@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -20,7 +20,7 @@ def say(message: str) -> None:
 
 def track(items: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
     """Yield the items, showing how far along we are once it has taken more than two seconds."""
-    if total is None and hasattr(items, "__len__"):
+    if total is None and isinstance(items, Sized):
         total = len(items)
     if sys.stderr.isatty():
         yield from _track_on_a_terminal(items, what, total)

@@ -2,5 +2,6 @@
 
 from pairtune.engines.job import ShuffleReport
 from pairtune.engines.shuffle import prepare, shuffle
+from pairtune.engines.stream import stream
 
-__all__ = ["ShuffleReport", "prepare", "shuffle"]
+__all__ = ["ShuffleReport", "prepare", "shuffle", "stream"]

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
@@ -28,12 +29,18 @@ def shuffle_with_duckdb(job: Job) -> dict[str, int]:
     keys = keys_of(job, source)
     with written_aside(job.target, job.source, job.overwrite) as scratch:
         if keys.kind == "vector":
-            write_vector_words(keys.source, keys.column, scratch / "words", by=job.by, seed=job.seed, memory=job.memory)
+            assert job.column is not None
+            write_vector_words(source, job.column, scratch / "words", by=job.by, seed=job.seed, memory=job.memory)
             keys = Keys(open_source(str(scratch / "words")), "words", "words")
         with _connected(scratch, job.memory) as database:
             _form_groups(database, keys, job)
             if job.rows_only:
-                _write(database, "SELECT row FROM groups ORDER BY group_id, row", scratch / "result", source.rows)
+                _write(
+                    database,
+                    "SELECT row FROM groups ORDER BY group_id, row",
+                    scratch / "result",
+                    f"writing {source.rows:,} row numbers",
+                )
             else:
                 _write_rows(database, source, scratch / "result")
             columns = count_columns(job.group_size)
@@ -45,13 +52,13 @@ def write_words(source: Source, column: str, kind: Kind, scratch: Path, memory: 
     """Tokenise once: a Parquet file `result` with the words of every row, in the rows' order."""
     query = f"SELECT words FROM ({words_query(DUCKDB, _rows(source, column), kind)})"
     with _connected(scratch, memory) as database:
-        _write(database, query, scratch / "result", source.rows, make_stamp(source))
+        _write(database, query, scratch / "result", f"reading the words of {source.rows:,} rows", make_stamp(source))
 
 
 @contextmanager
 def _connected(scratch: Path, memory: str | None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database in process that spills into the scratch folder where it would hold more than the memory limit."""
-    settings = {"temp_directory": str(scratch / "spill")}
+    settings: dict[str, Any] = {"temp_directory": str(scratch / "spill")}
     if memory is not None:
         settings["memory_limit"] = f"{memory_bytes(memory)}B"
     with duckdb.connect(config=settings) as database:
@@ -71,7 +78,8 @@ def _write_rows(database: duckdb.DuckDBPyConnection, source: Source, result: Pat
     joined = f"{_files(source)} AS source JOIN groups ON {_row(source)} = groups.row"
     metadata = pq.read_metadata(source.files[0]).metadata or {}
     kept = {key: value for key, value in metadata.items() if key != STAMP}
-    _write(database, f"SELECT source.* FROM {joined} ORDER BY group_id, groups.row", result, source.rows, kept)
+    query = f"SELECT source.* FROM {joined} ORDER BY group_id, groups.row"
+    _write(database, query, result, f"writing {source.rows:,} rows", kept)
     written = pq.read_schema(result)
     for field in source.schema:
         if written.field(field.name).type != field.type:
@@ -79,7 +87,7 @@ def _write_rows(database: duckdb.DuckDBPyConnection, source: Source, result: Pat
 
 
 def _write(
-    database: duckdb.DuckDBPyConnection, query: str, result: Path, rows: int, metadata: dict[bytes, bytes] | None = None
+    database: duckdb.DuckDBPyConnection, query: str, result: Path, what: str, metadata: dict[bytes, bytes] | None = None
 ) -> None:
     """Key-value metadata travels along: the Arrow schema in it restores types that Parquet itself does not know."""
     options = "FORMAT parquet"
@@ -87,7 +95,7 @@ def _write(
         values = {_quoted(key.decode()): "".join(f"\\x{byte:02X}" for byte in value) for key, value in metadata.items()}
         entries = ", ".join(f"{key}: '{value}'::BLOB" for key, value in values.items())
         options += f", KV_METADATA {{{entries}}}"
-    _run(database, f"COPY ({query}) TO {_quoted(result)} ({options})", f"writing {rows:,} rows")
+    _run(database, f"COPY ({query}) TO {_quoted(result)} ({options})", what)
 
 
 def _rows(source: Source, column: str | None) -> str:
@@ -103,7 +111,7 @@ def _files(source: Source) -> str:
 def _row(source: Source) -> str:
     if len(source.files) == 1:
         return "file_row_number"
-    return f"({source.offsets}[file_index + 1] + file_row_number)"
+    return f"(list_extract({source.offsets}::BIGINT[], CAST(file_index AS BIGINT) + 1) + file_row_number)"
 
 
 def _refuse_names(source: Source) -> None:

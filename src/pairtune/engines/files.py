@@ -57,7 +57,7 @@ def open_source(name: str) -> Source:
             raise UserError(f"{file} is not a whole Parquet file ({problem}); {hint}") from problem
         counts.append(footer.num_rows)
         schemas.append(footer.schema.to_arrow_schema())
-        if not schemas[-1].equals(schemas[0]):
+        if (schemas[-1].names, schemas[-1].types) != (schemas[0].names, schemas[0].types):
             raise UserError(f"{file} has other columns than {files[0]}:\n{_difference(schemas[0], schemas[-1])}")
     if not sum(counts):
         raise UserError(f"{name} holds no rows: there is nothing to shuffle")
@@ -73,7 +73,8 @@ def _find(name: str) -> list[str]:
     elif path.is_file():
         found = [path]
     else:
-        found = [Path(match) for match in glob.glob(name, recursive=True) if Path(match).is_file()]
+        matches = glob.glob(name, recursive=True)  # noqa: PTH207  (Path.glob takes no absolute pattern)
+        found = [Path(match) for match in matches if Path(match).is_file()]
     if not found:
         raise UserError(f"no Parquet files at {name}: give a file, a folder with *.parquet in it, or a glob in quotes")
     return sorted(file.absolute().as_posix() for file in found)

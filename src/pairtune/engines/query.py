@@ -16,10 +16,10 @@ from pairtune.ordering.stopwords import STOP_WORDS
 
 Kind = Literal["text", "words", "value", "ids"]
 
-# What parts two words: anything but letters, marks and digits, and the stop words in between. One replacement finds and
-# drops in one pass; extracting the words and then filtering them is a sixth slower in DuckDB.
-SPACE = r"[^\p{L}\p{M}\p{N}]+"
-GAP = f"{SPACE}(?:(?:{'|'.join(sorted(STOP_WORDS))}){SPACE})*"
+WORD = r"[\p{L}\p{M}\p{N}]+"
+# What stands between two words, with the stop words in it: DuckDB finds and drops in one pass with this, a sixth faster
+# than word by word. To Java's regular expressions it would be three times slower.
+GAP = f"[^{WORD[1:]}(?:(?:{'|'.join(sorted(STOP_WORDS))})[^{WORD[1:]})*"
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Dialect:
 
 
 # İ first: its lower case is one or two characters, by engine. ς last: some engines give it for a final Σ, some give σ.
-LOWERED = "replace(lower(replace(' ' || value || ' ', 'İ', 'i')), 'ς', 'σ')"
+LOWERED = "replace(lower(replace(value, 'İ', 'i')), 'ς', 'σ')"
 
 DUCKDB = Dialect(
     hash="('0x' || substr(md5({0}), 1, 15))::BIGINT",
@@ -49,7 +49,7 @@ DUCKDB = Dialect(
     remove="list_filter({0}, lambda w: w <> {1})",
     join="array_to_string(list_sort([{0}]), ' ')",
     words={
-        "text": f"string_split(nullif(trim(regexp_replace({LOWERED}, '{GAP}', ' ', 'g')), ''), ' ')",
+        "text": f"string_split(nullif(trim(regexp_replace(' ' || {LOWERED} || ' ', '{GAP}', ' ', 'g')), ''), ' ')",
         "words": "list_filter(value, lambda w: w IS NOT NULL)",
         "value": "[CAST(value AS VARCHAR)]",
         "ids": "list_transform(list_filter(value, lambda i: i >= 0), lambda i: CAST(i AS VARCHAR))",
@@ -65,7 +65,7 @@ SPARK = Dialect(
     join="concat_ws(' ', array_sort(array({0})))",
     words={
         # r'…': Spark unescapes backslashes in plain strings
-        "text": f"split(nullif(trim(regexp_replace({LOWERED}, r'{GAP}', ' ')), ''), ' ')",
+        "text": f"filter(regexp_extract_all({LOWERED}, r'{WORD}', 0), w -> w NOT IN ({str(sorted(STOP_WORDS))[1:-1]}))",
         "words": "array_compact(value)",
         "value": "array(CAST(value AS STRING))",
         "ids": "transform(filter(value, i -> i >= 0), i -> CAST(i AS STRING))",

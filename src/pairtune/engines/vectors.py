@@ -89,7 +89,7 @@ def _empty_index(source: Source, column: str, seed: int, memory: str | None) -> 
         raise UserError(f"neighbours need {need}; give more memory, shuffle by clusters, or split the file and shuffle the parts")
     kind = "Flat" if source.rows * width * 4 <= room else "SQ8"  # one byte for each number instead of four
     index = faiss.index_factory(width, f"IVF{lists},{kind}", faiss.METRIC_INNER_PRODUCT)
-    index.nprobe = PROBES
+    faiss.extract_index_ivf(index).nprobe = PROBES
     index.train(sample)
     return index
 

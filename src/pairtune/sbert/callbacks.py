@@ -18,6 +18,11 @@ SEAL = "complete.json"
 CLOCK = "clock.json"
 
 
+def checkpoint_folder(args: TrainingArguments, state: TrainerState) -> Path:
+    """Where the host keeps the state of the step that it is at."""
+    return Path(args.output_dir or ".") / f"checkpoint-{state.global_step}"
+
+
 class Clock(TrainerCallback):
     """Seconds and pairs of the epochs, carried over a resume: evaluation and saving do not count, data loading does."""
 
@@ -29,7 +34,7 @@ class Clock(TrainerCallback):
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Take up the figures of the checkpoint that training goes on from."""
-        saved = Path(args.output_dir) / f"checkpoint-{state.global_step}" / CLOCK
+        saved = checkpoint_folder(args, state) / CLOCK
         if state.global_step and saved.is_file():
             values = json.loads(saved.read_text())
             self.seconds, self.pairs = values["seconds"], values["pairs"]
@@ -47,7 +52,7 @@ class Clock(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Keep the figures with the checkpoint."""
         if state.is_world_process_zero:
-            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            folder = checkpoint_folder(args, state)
             (folder / CLOCK).write_text(json.dumps({"seconds": self.seconds, "pairs": self.pairs}))
 
     @property
@@ -142,7 +147,7 @@ class Seal(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Write the size and the hash of every file."""
         if state.is_world_process_zero:
-            seal_folder(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            seal_folder(checkpoint_folder(args, state))
 
 
 def seal_folder(folder: Path) -> None:

@@ -42,7 +42,7 @@ def score_pairs(model: SentenceTransformer, left: Sequence[str], right: Sequence
 def rank_hits(model: SentenceTransformer, pairs: PairSet, positive_above: float) -> np.ndarray:
     """(Q,) the rank of each query's first hit in the corpus, a block of queries at a time."""
     assert pairs.corpus is not None
-    first = {query: text for query, text in reversed(list(zip(pairs.query, pairs.left, strict=True)))}
+    first = dict(zip(reversed(pairs.query), reversed(pairs.left), strict=True))
     queries = [first[query] for query in distinct_queries(pairs.query)]
     corpus = encode(model, pairs.corpus, "encoding the corpus")
     vectors = encode(model, queries, "encoding the queries")
@@ -90,9 +90,7 @@ class PairEvaluator(SentenceEvaluator):
         """The evaluator of a task's split."""
         return cls(task.split(split), task.metric, task.metrics, positive_above=task.threshold, name=split)
 
-    def __call__(
-        self, model: SentenceTransformer, output_path: str | None = None, epoch: float = -1, steps: int = -1
-    ) -> dict[str, float]:
+    def __call__(self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1) -> dict[str, float]:
         """Score the split; the host logs the figures and puts them on the model card."""
         values = evaluate_pairs(model, self.pairs, self.metrics, self.positive_above)
         named = {f"{self.name}_{key}": value for key, value in values.items()}

@@ -15,6 +15,7 @@ from pairtune.ordering import ORDERINGS, Order, advise, order_pairs
 from pairtune.ordering.batches import describe_order
 from pairtune.ordering.knn import normalise
 from pairtune.progress import say
+from pairtune.sbert.callbacks import checkpoint_folder
 from pairtune.sbert.kept import Encoded, Kept
 from pairtune.sbert.sampler import HardBatches, OrderedBatchSampler
 from pairtune.sbert.vectors import encode_texts, share_from_first
@@ -106,7 +107,7 @@ class Reorder(TrainerCallback):
             arrays = {"epoch": np.array(self._epoch), "rows": order.rows, "groups": order.groups}
             if self._sampler.settings.encode != "each-epoch" and self._encoded is not None:
                 arrays |= {name: value for name, value in vars(self._encoded).items() if value is not None}
-            np.savez(_checkpoint(args, state) / ORDER_FILE, allow_pickle=False, **arrays)
+            np.savez(checkpoint_folder(args, state) / ORDER_FILE, allow_pickle=False, **arrays)
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Leave the model as it was."""
@@ -154,7 +155,7 @@ class Reorder(TrainerCallback):
     def _restore(self, args: TrainingArguments, state: TrainerState) -> None:
         """Take up the order, and the vectors, that were kept with the checkpoint."""
         assert self._sampler is not None
-        path = Path(args.resume_from_checkpoint or _checkpoint(args, state)) / ORDER_FILE
+        path = Path(args.resume_from_checkpoint or checkpoint_folder(args, state)) / ORDER_FILE
         arrays = share_from_first(lambda: _read_arrays(path))
         if arrays is None:
             if self._done or self._sampler.settings.encode != "each-epoch":
@@ -222,10 +223,6 @@ def _encode_column(sampler: OrderedBatchSampler, place: int, texts: Any, model: 
     precision = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
     prompt = prompts if isinstance(prompts, str) else (prompts or {}).get(column)
     return encode_texts(model, texts, prompt=prompt, task=routes.get(column), precision=precision)
-
-
-def _checkpoint(args: TrainingArguments, state: TrainerState) -> Path:
-    return Path(args.output_dir or ".") / f"checkpoint-{state.global_step}"
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray] | None:

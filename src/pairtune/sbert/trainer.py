@@ -31,7 +31,9 @@ class PairTrainer(SentenceTransformerTrainer):
 
     bias_correction = True
 
-    def get_optimizer_cls_and_kwargs(self, args: Any, model: Any = None) -> tuple[Any, Any]:
+    def get_optimizer_cls_and_kwargs(  # type: ignore[override]  # a static method in transformers, the host overrides it so too
+        self, args: Any, model: Any = None
+    ) -> tuple[Any, Any]:
         """The host's groups and rates, with our AdamW where the recipe turns bias correction off."""
         chosen = super().get_optimizer_cls_and_kwargs(args, model)
         return chosen if self.bias_correction else without_bias_correction(chosen)
@@ -60,7 +62,8 @@ def make_trainer(
         greater_is_better=True,
         logging_steps=min(LOG_STEPS, max(1, len(dataset) // stage.train.batch)),  # every epoch has a loss to show
     )
-    model.model_card_data.generate_widget_examples = False  # they need the hub
+    first, second, *_ = dataset[0].values()
+    model.model_card_data.widget = [{"source_sentence": first, "sentences": [second]}]  # or the host looks for some, noisily
     loss = build_loss(model, stage.loss)
     learned = temperature_callbacks(loss, stage.loss.temperature_rate)
     trainer = PairTrainer(

@@ -1,0 +1,181 @@
+"""What an order costs: the greedy pass of Algorithm 1, the search for neighbours, and re-ordering against an epoch of training.
+
+    python benchmarks/ordering.py
+    python benchmarks/ordering.py --texts 10000 100000 --train-pairs 1024 --json
+
+Seconds are processor time, which stays meaningful when the machine is shared, with the wall clock beside it. Vectors are
+drawn around random centres; searches are timed on 8,192 of the texts and scaled to all. The training is
+all-MiniLM-L6-v2 on docstrings of the standard library, cut at 24 tokens. With --json the last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import platform
+import tempfile
+import time
+from contextlib import contextmanager
+
+import numpy as np
+
+from pairtune.ordering import Side, knn, order_pairs
+from pairtune.ordering.examples import gather_groups
+from pairtune.recipe import OrderSettings
+
+NEIGHBOURS, GROUP, WIDTH, TOKENS, QUERIES = 500, 8, 384, 24, 8192
+
+
+def main() -> None:
+    """Time everything, print a table and, if asked, the JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=1_000_000, help="pairs in the greedy pass, with 100 neighbours each")
+    parser.add_argument("--texts", type=int, nargs="+", default=[10_000, 50_000], help="texts whose neighbours are searched")
+    parser.add_argument("--train-pairs", type=int, default=64, help="pairs in the training, 0 for none")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    figures = {f"greedy pass, {given.pairs:,} pairs x 100 neighbours": time_greedy_pass(given.pairs)}
+    for count in given.texts:
+        figures |= time_searches(count)
+    for by in ("words", "uniform"):
+        figures[f"order by {by}, 100,000 pairs"] = time_texts(by)
+    if given.train_pairs:
+        for encode in ("each-epoch", "reuse"):
+            figures |= time_training(given.train_pairs, encode)
+    for name, figure in figures.items():
+        rest = "".join(f"   {key} {value:.3f}" for key, value in figure.items() if key not in ("cpu", "wall"))
+        print(f"{name:52s} {figure['cpu']:8.2f} s cpu {figure['wall']:8.2f} s wall{rest}")
+    if given.json:
+        machine = {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
+        print(json.dumps({**vars(given), "machine": machine, "figures": figures}))
+
+
+class Stopwatch:
+    """Seconds of processor and of wall clock, added up over the blocks that it was running in."""
+
+    def __init__(self):
+        self.cpu = self.wall = 0.0
+
+    @contextmanager
+    def running(self):
+        """Count this block."""
+        cpu, wall = time.process_time(), time.perf_counter()
+        yield
+        self.cpu, self.wall = self.cpu + time.process_time() - cpu, self.wall + time.perf_counter() - wall
+
+
+def time_greedy_pass(count):
+    """Neighbours as real ones are: near in a common space, so that late pairs find most of theirs used."""
+    rng = np.random.default_rng(0)
+    spread = np.rint(rng.exponential(60, (count, 100)) + 1) * rng.choice([-1, 1], (count, 100))
+    near = ((np.arange(count)[:, None] + spread) % count).astype(np.int32)
+    visits = rng.permutation(count).tolist()
+    watch = Stopwatch()
+    with watch.running():
+        order = gather_groups(lambda pair: near[pair].tolist(), visits, GROUP)
+    return {**vars(watch), "mean group": len(order) / len(order.groups)}
+
+
+def clustered(count):
+    """Vectors around one centre for every hundred, as texts on common subjects are."""
+    rng = np.random.default_rng(count)
+    centres = rng.standard_normal((max(1, count // 100), WIDTH), dtype=np.float32)
+    return knn.normalise(centres[rng.integers(0, len(centres), count)] + rng.standard_normal((count, WIDTH), dtype=np.float32))
+
+
+def time_searches(count):
+    """Exact and approximate search for the 500 nearest."""
+    vectors = clustered(count)
+    found, figures = {}, {}
+    for name, search in (("exact", knn.search_exactly), ("approximate", knn.search_approximately)):
+        building, searching = Stopwatch(), Stopwatch()
+        with building.running():
+            blocks = search(vectors, NEIGHBOURS + 1)
+        with searching.running():
+            found[name] = np.concatenate([ids for _, ids, _ in itertools.islice(blocks, QUERIES // knn.BLOCK)])
+        scale = count / len(found[name])
+        figures[f"{name} search, {count:,} texts x {NEIGHBOURS}"] = {
+            clock: getattr(building, clock) + getattr(searching, clock) * scale for clock in ("cpu", "wall")
+        }
+    shared = [len(np.intersect1d(*pair)) for pair in zip(found["exact"][::50], found["approximate"][::50], strict=True)]
+    figures[f"approximate search, {count:,} texts x {NEIGHBOURS}"]["recall"] = float(np.mean(shared)) / (NEIGHBOURS + 1)
+    return figures
+
+
+def time_texts(by):
+    """An order that needs no model."""
+    rng = np.random.default_rng(1)
+    side = Side.of([" ".join(f"w{x}" for x in row) for row in rng.zipf(1.3, (100_000, 10)) % 50_000])
+    watch = Stopwatch()
+    with watch.running():
+        order_pairs(side, OrderSettings(by=by), 1)
+    return vars(watch)
+
+
+def time_training(count, encode):
+    """An epoch's steps, and what was spent on the order of the second epoch and on keeping its vectors."""
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+    from transformers import PrinterCallback, TrainerCallback
+
+    from pairtune.sbert.encoder import load_encoder
+    from pairtune.sbert.reorder import Reorder
+    from pairtune.sbert.sampler import HardBatches
+    from pairtune.tasks import load_task
+
+    reordering, epoch = Stopwatch(), Stopwatch()
+
+    class Timed(Reorder):
+        def on_epoch_begin(self, args, state, control, **kwargs):
+            watch = reordering if state.global_step else Stopwatch()  # the first epoch encodes in either case
+            with watch.running():
+                super().on_epoch_begin(args, state, control, **kwargs)
+
+        def on_step_end(self, *args, **kwargs):
+            with reordering.running():
+                super().on_step_end(*args, **kwargs)
+
+        def _see(self, *args):
+            with reordering.running():
+                super()._see(*args)
+
+    class Epochs(TrainerCallback):
+        def on_epoch_begin(self, *args, **kwargs):
+            self.block = epoch.running()
+            self.block.__enter__()
+
+        def on_epoch_end(self, *args, **kwargs):
+            self.block.__exit__(None, None, None)
+
+    pairs = load_task("stdlib").train
+    model = load_encoder("minilm", TOKENS)
+    model.model_card_data.generate_widget_examples = False
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = SentenceTransformerTrainingArguments(
+            output_dir=folder,
+            num_train_epochs=2,
+            per_device_train_batch_size=32,
+            batch_sampler=HardBatches(OrderSettings(by="examples", encode=encode)),
+            save_strategy="no",
+            logging_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+        )
+        data = Dataset.from_dict({"left": pairs.left[:count], "right": pairs.right[:count]})
+        loss = MultipleNegativesRankingLoss(model)
+        trainer = SentenceTransformerTrainer(model, arguments, data, loss=loss, callbacks=[Timed(), Epochs()])
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    per_epoch = {"cpu": epoch.cpu / 2, "wall": epoch.wall / 2}
+    # keeping vectors is counted over two epochs, ordering over one: halving neither overstates reuse a little
+    return {
+        f"an epoch of {len(data):,} pairs, {encode}": per_epoch,
+        f"re-ordering it, {encode}": {**vars(reordering), "share of an epoch": reordering.cpu / per_epoch["cpu"]},
+    }
+
+
+if __name__ == "__main__":
+    main()
