@@ -18,7 +18,7 @@ LINES = [  # each may import what stands below it, never sideways or up
     ["material"],
     ["tasks", "sbert", "engines"],
     ["ordering", "loss", "metrics", "select", "folder"],
-    ["pairs", "recipe", "results"],
+    ["pairs", "recipe", "results", "evidence"],
     ["errors", "progress", "cache"],
 ]
 LEVEL = {name: level for level, names in enumerate(LINES) for name in names}

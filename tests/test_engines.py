@@ -154,10 +154,11 @@ def test_every_character_of_old_is_read_as_in_memory(tmp_path):
 
 def test_order_holds_across_row_groups_when_memory_is_short(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
-    rows = 400_000  # four row groups, 250 MB
+    rows = 400_000  # 260 MB
     columns = "r AS id, hash(r) % 20000 AS cluster, repeat(md5(r::VARCHAR), 20) AS payload"
-    duckdb.sql(f"COPY (SELECT {columns} FROM range({rows}) AS t(r)) TO '{tmp_path}/in.parquet'")
-    clusters = pq.read_table(tmp_path / "in.parquet")["cluster"].to_pylist()
+    table = duckdb.sql(f"SELECT {columns} FROM range({rows}) AS t(r)").to_arrow_table()
+    pq.write_table(table, tmp_path / "in.parquet", row_group_size=50_000)
+    clusters = table["cluster"].to_pylist()
     shuffle(str(tmp_path / "in.parquet"), str(tmp_path / "out"), by="clusters", column="cluster", memory="300MB")
     written = pq.ParquetFile(tmp_path / "out")
     assert written.num_row_groups > 2

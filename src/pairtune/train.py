@@ -54,7 +54,7 @@ def run(
 ) -> Run:
     """Train one seed of a recipe into the folder `out`, and append its record to `results`."""
     from pairtune.sbert.encoder import load_encoder
-    from pairtune.sbert.evaluator import evaluate_task
+    from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, write_evidence
 
     folder = RunFolder.open(out, recipe, seed, resume=resume, overwrite=overwrite)
     if folder.finished:
@@ -64,13 +64,14 @@ def run(
         say(f"{task.name}: {note}")
     model = load_encoder(recipe.encoder, recipe.stages[0].train.max_length)
     say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
-    before = folder.remember("before", lambda: evaluate_task(model, task))
+    before = folder.remember("before", lambda: evaluate_and_keep(model, task, kept_outcome(folder, "before")))
     trained = [
         train_stage(model, task, recipe, number, seed, folder.stage(number)) for number in range(1, len(recipe.stages) + 1)
     ]
-    after = evaluate_task(model, task)
+    after = evaluate_and_keep(model, task, kept_outcome(folder, "after"))
     record = write_record(recipe, seed, task, folder, before, after, trained, device=str(model.device))
     keep_model(folder, recipe, record, task)
+    write_evidence(folder, task, len(recipe.stages))
     folder.finish(record, results or out.parent / "results.jsonl")
     return record
 
@@ -91,6 +92,7 @@ def train_stage(model: SentenceTransformer, task: Task, recipe: Recipe, number: 
     """Train the model in place, as one stage of the recipe says, and leave it at the epoch that was selected."""
     from pairtune.sbert.callbacks import Clock, Progress, newest_usable_checkpoint
     from pairtune.sbert.trainer import make_trainer
+    from pairtune.sbert.watch import Watch
 
     done = folder / "trained.json"
     if done.exists():
@@ -100,8 +102,9 @@ def train_stage(model: SentenceTransformer, task: Task, recipe: Recipe, number: 
     model.max_seq_length = stage.train.max_length
     dataset = training_dataset(model, task, stage, seed)
     clock = Clock(pairs_per_epoch=len(dataset))
+    watch = Watch(clock, stage.loss.threshold)
     progress = Progress(clock, title=f"stage {number} of {len(recipe.stages)}" if len(recipe.stages) > 1 else "training")
-    trainer = make_trainer(model, dataset, stage, task, seed, folder, [clock, progress], keep_best=recipe.select == "best")
+    trainer = make_trainer(model, dataset, stage, task, seed, folder, [clock, progress, watch], keep_best=recipe.select == "best")
     try:
         trainer.train(resume_from_checkpoint=newest_usable_checkpoint(folder))
     except Exception as problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,9 @@ from pairtune.engines.vectors import write_vector_words
 from pairtune.errors import UserError
 from pairtune.progress import say, track
 
+ROW_GROUP_BYTES = 2**25  # wide rows in DuckDB's usual row groups of 122,880 would take a GB to write, and again to read
+ROW_GROUP_ROWS = 122_880
+THREAD_BYTES = 2**27  # what a thread needs to work with
 RESERVED = ("file_index", "file_row_number")  # DuckDB's own names for where a row stands in its files
 
 
@@ -59,8 +63,10 @@ def write_words(source: Source, column: str, kind: Kind, scratch: Path, memory: 
 def _connected(scratch: Path, memory: str | None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database in process that spills into the scratch folder where it would hold more than the memory limit."""
     settings: dict[str, Any] = {"temp_directory": str(scratch / "spill")}
-    if memory is not None:
-        settings["memory_limit"] = f"{memory_bytes(memory)}B"
+    room = memory_bytes(memory)
+    if room is not None:
+        settings["memory_limit"] = f"{room}B"
+        settings["threads"] = max(1, min(os.cpu_count() or 1, room // THREAD_BYTES))
     with duckdb.connect(config=settings) as database:
         database.execute("SET enable_progress_bar = true")  # counted, to be asked for
         database.execute("SET enable_progress_bar_print = false")
@@ -79,7 +85,8 @@ def _write_rows(database: duckdb.DuckDBPyConnection, source: Source, result: Pat
     metadata = pq.read_metadata(source.files[0]).metadata or {}
     kept = {key: value for key, value in metadata.items() if key != STAMP}
     query = f"SELECT source.* FROM {joined} ORDER BY group_id, groups.row"
-    _write(database, query, result, f"writing {source.rows:,} rows", kept)
+    group = max(2048, min(ROW_GROUP_ROWS, ROW_GROUP_BYTES * source.rows // max(1, source.bytes)))
+    _write(database, query, result, f"writing {source.rows:,} rows", kept, group)
     written = pq.read_schema(result)
     for field in source.schema:
         if written.field(field.name).type != field.type:
@@ -87,10 +94,15 @@ def _write_rows(database: duckdb.DuckDBPyConnection, source: Source, result: Pat
 
 
 def _write(
-    database: duckdb.DuckDBPyConnection, query: str, result: Path, what: str, metadata: dict[bytes, bytes] | None = None
+    database: duckdb.DuckDBPyConnection,
+    query: str,
+    result: Path,
+    what: str,
+    metadata: dict[bytes, bytes] | None = None,
+    row_group: int = ROW_GROUP_ROWS,
 ) -> None:
     """Key-value metadata travels along: the Arrow schema in it restores types that Parquet itself does not know."""
-    options = "FORMAT parquet"
+    options = f"FORMAT parquet, ROW_GROUP_SIZE {row_group}"
     if metadata:
         values = {_quoted(key.decode()): "".join(f"\\x{byte:02X}" for byte in value) for key, value in metadata.items()}
         entries = ", ".join(f"{key}: '{value}'::BLOB" for key, value in values.items())

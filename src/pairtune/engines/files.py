@@ -26,6 +26,7 @@ class Source:
     files: tuple[str, ...]
     counts: tuple[int, ...]
     schema: pa.Schema
+    bytes: int = 0  # uncompressed
 
     @property
     def rows(self) -> int:
@@ -48,7 +49,7 @@ def open_source(name: str) -> Source:
     import pyarrow.parquet as pq
 
     files = _find(name)
-    counts, schemas = [], []
+    counts, schemas, size = [], [], 0
     for file in files:
         try:
             footer = pq.read_metadata(file)
@@ -56,12 +57,13 @@ def open_source(name: str) -> Source:
             hint = "it may be half-written: write it again, or leave it out"
             raise UserError(f"{file} is not a whole Parquet file ({problem}); {hint}") from problem
         counts.append(footer.num_rows)
+        size += sum(footer.row_group(i).total_byte_size for i in range(footer.num_row_groups))
         schemas.append(footer.schema.to_arrow_schema())
         if (schemas[-1].names, schemas[-1].types) != (schemas[0].names, schemas[0].types):
             raise UserError(f"{file} has other columns than {files[0]}:\n{_difference(schemas[0], schemas[-1])}")
     if not sum(counts):
         raise UserError(f"{name} holds no rows: there is nothing to shuffle")
-    return Source(name, tuple(files), tuple(counts), schemas[0])
+    return Source(name, tuple(files), tuple(counts), schemas[0], size)
 
 
 def _find(name: str) -> list[str]:

@@ -105,8 +105,8 @@ def _look_at_batch(
     similarity = left[rows] @ right[rows].T  # (m, m)
     own = similarity.diagonal()
     negative = mine[:, None] & ~np.eye(len(rows), dtype=bool)
-    identical = (left_text[rows][:, None] == left_text[rows]) | (right_text[rows][:, None] == right_text[rows])
-    false = negative & ~identical & (similarity > own[:, None] + margin)
+    identical = find_identical(left_text[rows], right_text[rows])
+    false = find_false_negatives(similarity, identical, mine, margin)
     top = np.where(negative, similarity, -np.inf).max(axis=1)
     accompanied = negative.any(axis=1)
     repeated = np.tril(identical, -1).any(axis=1)
@@ -120,6 +120,21 @@ def _look_at_batch(
         false.sum(),
         repeated.sum(),
     )
+
+
+def find_identical(left_text: np.ndarray, right_text: np.ndarray) -> np.ndarray:
+    """(m, m) bool: pairs i and j have the same left or the same right text; both arguments are (m,) numbers of texts."""
+    return (left_text[:, None] == left_text) | (right_text[:, None] == right_text)
+
+
+def find_false_negatives(
+    similarity: np.ndarray, identical: np.ndarray, positive: np.ndarray, margin: float = FALSE_NEGATIVE_MARGIN
+) -> np.ndarray:
+    """(m, m) bool: the negatives, other than repeated texts, that beat the anchor's own right text by more than the margin.
+
+    similarity: (m, m) cosines. positive: (m,) bool, the pairs that are anchors.
+    """
+    return positive[:, None] & ~identical & (similarity > similarity.diagonal()[:, None] + margin)
 
 
 def find_hardest_groups(order: Order, left: np.ndarray, right: np.ndarray, count: int) -> tuple[HardGroup, ...]:

@@ -55,6 +55,10 @@ class Clock(TrainerCallback):
             folder = checkpoint_folder(args, state)
             (folder / CLOCK).write_text(json.dumps({"seconds": self.seconds, "pairs": self.pairs}))
 
+    def leave_out(self, seconds: float) -> None:
+        """Time since the last step that was not training."""
+        self._mark += seconds
+
     @property
     def pairs_per_second(self) -> float:
         """The throughput of the steps so far."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,8 +41,34 @@ def score_pairs(model: SentenceTransformer, left: Sequence[str], right: Sequence
     return np.einsum("ij,ij->i", vectors[: len(left)], vectors[len(left) :])
 
 
-def rank_hits(model: SentenceTransformer, pairs: PairSet, positive_above: float) -> np.ndarray:
-    """(Q,) the rank of each query's first hit in the corpus, a block of queries at a time."""
+@dataclass(frozen=True)
+class Hits:
+    """What a search finds for Q queries, each (Q,): the rank of the best right answer, from 1, infinite where there is none.
+
+    right, rival: the places in the corpus of the best right and the best wrong answer, −1 where there is none.
+    score, rival_score: their cosines.
+    """
+
+    rank: np.ndarray
+    right: np.ndarray
+    score: np.ndarray
+    rival: np.ndarray
+    rival_score: np.ndarray
+
+
+def find_best(scores: np.ndarray, hits: Sequence[np.ndarray]) -> Hits:
+    """The best right and the best wrong answer of each query among C candidates; scores: (Q, C)."""
+    is_hit = np.zeros(scores.shape, bool)
+    for row, columns in enumerate(hits):
+        is_hit[row, columns] = True
+    found = [np.where(mask, scores, -np.inf) for mask in (is_hit, ~is_hit)]
+    places = [np.where(mask.any(axis=1), side.argmax(axis=1), -1) for mask, side in zip((is_hit, ~is_hit), found, strict=True)]
+    right, rival = (np.where(np.isfinite(best), best, -1.0) for best in (side.max(axis=1) for side in found))
+    return Hits(first_hit_ranks(scores, hits), places[0], right, places[1], rival)
+
+
+def rank_hits(model: SentenceTransformer, pairs: PairSet, positive_above: float) -> Hits:
+    """What each query finds in the corpus, a block of queries at a time."""
     assert pairs.corpus is not None
     first = dict(zip(reversed(pairs.query), reversed(pairs.left), strict=True))
     queries = [first[query] for query in distinct_queries(pairs.query)]
@@ -48,16 +76,26 @@ def rank_hits(model: SentenceTransformer, pairs: PairSet, positive_above: float)
     vectors = encode(model, queries, "encoding the queries")
     hits = find_hits(pairs, positive_above)
     blocks = [slice(start, start + SEARCH_BLOCK) for start in range(0, len(queries), SEARCH_BLOCK)]
-    return np.concatenate([first_hit_ranks(vectors[block] @ corpus.T, hits[block]) for block in track(blocks, "searching")])
+    found = [find_best(vectors[block] @ corpus.T, hits[block]) for block in track(blocks, "searching")]
+    return Hits(*(np.concatenate([getattr(part, field.name) for part in found]) for field in fields(Hits)))
 
 
 def evaluate_pairs(
-    model: SentenceTransformer, pairs: PairSet, metrics: Sequence[str], positive_above: float, dev: PairSet | None = None
+    model: SentenceTransformer,
+    pairs: PairSet,
+    metrics: Sequence[str],
+    positive_above: float,
+    dev: PairSet | None = None,
+    keep: Callable[[np.ndarray | Hits], None] = lambda found: None,
 ) -> dict[str, float]:
-    """The metrics of a split. The threshold of F1 is chosen on dev, and on the split itself only if that is dev."""
+    """The metrics of a split. The threshold of F1 is chosen on dev, and on the split itself only if that is dev.
+
+    keep: is shown what the metrics are made from, (N,) scores, or the hits of a search.
+    """
     if pairs.corpus is not None:
-        return score_ranks(rank_hits(model, pairs, positive_above), metrics)
-    scores = score_pairs(model, pairs.left, pairs.right)
+        keep(hits := rank_hits(model, pairs, positive_above))
+        return score_ranks(hits.rank, metrics)
+    keep(scores := score_pairs(model, pairs.left, pairs.right))
     if "F1" not in metrics:
         return score_split(pairs, scores, metrics, positive_above=positive_above)
     # dev only: a threshold tuned on test would leak
@@ -67,9 +105,18 @@ def evaluate_pairs(
     return {**values, "threshold": threshold}
 
 
-def evaluate_task(model: SentenceTransformer, task: Task, splits: Sequence[str] = ("dev", "test")) -> dict[str, dict[str, float]]:
-    """The task's metrics on each of the splits."""
-    return {name: evaluate_pairs(model, task.split(name), task.metrics, task.threshold, task.dev) for name in splits}
+def evaluate_task(
+    model: SentenceTransformer,
+    task: Task,
+    splits: Sequence[str] = ("dev", "test"),
+    keep: dict[str, np.ndarray | Hits] | None = None,
+) -> dict[str, dict[str, float]]:
+    """The task's metrics on each of the splits; what they are made from goes into `keep`."""
+    kept = {} if keep is None else keep
+    return {
+        name: evaluate_pairs(model, task.split(name), task.metrics, task.threshold, task.dev, partial(kept.__setitem__, name))
+        for name in splits
+    }
 
 
 class PairEvaluator(SentenceEvaluator):

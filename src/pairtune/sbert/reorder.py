@@ -201,7 +201,7 @@ def steps_of_epoch(args: TrainingArguments, loader: DataLoader) -> int:
 
 def encode_side(sampler: OrderedBatchSampler, model: SentenceTransformer, args: TrainingArguments) -> Encoded:
     """The vectors of the distinct texts of the side that pairs are ordered by; with a margin, each pair's own cosine too."""
-    vectors = _encode_column(sampler, sampler.place, sampler.side.texts, model, args)
+    vectors = encode_column(sampler, sampler.place, sampler.side.texts, model, args)
     if sampler.settings.margin is None:
         return Encoded(vectors)
     if len(sampler.columns) < 2:
@@ -210,12 +210,13 @@ def encode_side(sampler: OrderedBatchSampler, model: SentenceTransformer, args: 
         )
     place = 1 - sampler.place
     texts = list(dict.fromkeys(sampler.dataset[sampler.columns[place]]))
-    others = _encode_column(sampler, place, texts, model, args)
+    others = encode_column(sampler, place, texts, model, args)
     own = (normalise(vectors)[sampler.side.text] * normalise(others)[sampler.side.other]).sum(axis=1)
     return Encoded(vectors, own)
 
 
-def _encode_column(sampler: OrderedBatchSampler, place: int, texts: Any, model: SentenceTransformer, args: Any) -> np.ndarray:
+def encode_column(sampler: OrderedBatchSampler, place: int, texts: Any, model: SentenceTransformer, args: Any) -> np.ndarray:
+    """The vectors of texts of one column, with the prompt, the route and the precision that training gives it."""
     column = sampler.columns[place]
     if None in texts:
         raise UserError(f"a text of column {column!r} is missing: an order by meaning has to encode it; drop those pairs")

@@ -1,0 +1,111 @@
+"""The test scores of single pairs, before and after, and all that a training leaves for its report."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pairtune.evidence import EVIDENCE, MOST_ITEMS, Evidence, Outcome, Tested, shorten
+from pairtune.folder import RunFolder, write_whole
+from pairtune.metrics import distinct_queries
+from pairtune.pairs import PairSet, Task
+from pairtune.sbert.evaluator import Hits, evaluate_task
+from pairtune.sbert.watch import read_watched
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+def evaluate_and_keep(model: SentenceTransformer, task: Task, path: Path) -> dict[str, dict[str, float]]:
+    """The scores on dev and test, and in `path` those of the single test pairs."""
+    kept: dict[str, np.ndarray | Hits] = {}
+    scores = evaluate_task(model, task, keep=kept)
+    write_whole(path, describe_outcome(task.test, kept["test"]).model_dump_json())
+    return scores
+
+
+def describe_outcome(pairs: PairSet, found: np.ndarray | Hits) -> Outcome:
+    """The scores of the pairs that are kept, or what the kept queries of a search have found."""
+    rows = choose_items(pairs)
+    if isinstance(found, np.ndarray):
+        return Outcome(score=_rounded(found[rows]))
+    corpus = [*(pairs.corpus or ()), ""]  # place −1: no such text
+    return Outcome(
+        score=_rounded(found.score[rows]),
+        rank=np.where(np.isfinite(found.rank[rows]), found.rank[rows], 0).astype(int).tolist(),
+        right=[shorten(corpus[place]) for place in found.right[rows]],
+        rival=[shorten(corpus[place]) for place in found.rival[rows]],
+        rival_score=_rounded(found.rival_score[rows]),
+    )
+
+
+def choose_items(pairs: PairSet) -> np.ndarray:
+    """The rows of the pairs that are kept, at most MOST_ITEMS, whole queries; in a search, the places of its queries."""
+    queries = distinct_queries(pairs.query)
+    shuffled = np.random.default_rng(0).permutation(len(queries))  # always the same ones: before and after are compared
+    if pairs.corpus is not None:
+        return np.sort(shuffled[:MOST_ITEMS])
+    number = {query: place for place, query in enumerate(queries)}
+    query = np.array([number[one] for one in pairs.query], np.int64)
+    sizes = np.bincount(query, minlength=len(queries))[shuffled]
+    kept = shuffled[np.cumsum(sizes) <= MOST_ITEMS]
+    return np.flatnonzero(np.isin(query, kept if len(kept) else shuffled[:1]))
+
+
+def describe_test(task: Task, before: Outcome, after: Outcome) -> Tested:
+    """The kept test pairs beside their scores."""
+    pairs, rows = task.test, choose_items(task.test)
+    queries = distinct_queries(pairs.query)
+    total = len(pairs) if pairs.corpus is None else len(queries)
+    if pairs.corpus is not None:
+        first = {query: row for row, query in reversed(list(enumerate(pairs.query)))}
+        rows = np.array([first[queries[place]] for place in rows], np.int64)
+    number = {query: place for place, query in enumerate(queries)}
+    return Tested(
+        total=total,
+        left=[shorten(pairs.left[row]) for row in rows],
+        right=[shorten(pairs.right[row]) for row in rows],
+        label=_rounded(pairs.label[rows]),
+        grade=_rounded(pairs.grade[rows]),
+        query=[number[query] for query in pairs.query[rows]],
+        before=before,
+        after=after,
+    )
+
+
+def write_evidence(folder: RunFolder, task: Task, stages: int) -> None:
+    """Gather what the stages and the two evaluations left into evidence.json."""
+    outcomes = [path for path in (kept_outcome(folder, "before"), kept_outcome(folder, "after")) if path.exists()]
+    both = [Outcome.model_validate_json(path.read_bytes()) for path in outcomes]
+    evidence = Evidence(
+        command=describe_command(sys.argv),
+        kind=task.kind,
+        threshold=task.threshold,
+        stages=[read_watched(folder.stage(number)) for number in range(1, stages + 1)],
+        test=describe_test(task, *both) if len(both) == 2 else None,
+    )
+    write_whole(folder.path / EVIDENCE, evidence.model_dump_json())
+
+
+def kept_outcome(folder: RunFolder, when: str) -> Path:
+    """Where the test scores of `before` or `after` wait until the run is finished."""
+    return folder.path / "checkpoints" / f"{when}.json"
+
+
+def describe_command(arguments: list[str]) -> str:
+    """The command line as a person would type it.
+
+    >>> describe_command(["/usr/bin/pairtune", "train", "own/labelled"])
+    'pairtune train own/labelled'
+    """
+    program = Path(arguments[0])
+    ours = program.stem == "pairtune" or program.parts[-2:] == ("pairtune", "__main__.py")
+    return shlex.join([*(["pairtune"] if ours else ["python", program.name]), *arguments[1:]])
+
+
+def _rounded(values: np.ndarray) -> list[float]:
+    return np.round(values.astype(float), 5).tolist()

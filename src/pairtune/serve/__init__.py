@@ -1,0 +1,27 @@
+"""A local page and a JSON API to try a model: search, score two texts, score a list, beside the encoder it came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pairtune.errors import UserError
+
+
+def serve(
+    model: str,
+    *,
+    corpus: Path | None = None,
+    column: str = "text",
+    original: str | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
+) -> None:
+    """Answer on http://host:port until stopped."""
+    try:
+        from pairtune.serve.server import run_server
+    except ModuleNotFoundError as problem:
+        if problem.name not in ("fastapi", "starlette", "uvicorn", "h11"):
+            raise
+        raise UserError(f"the page needs {problem.name}, which is not installed: pip install 'pairtune[serve]'") from problem
+    run_server(model, corpus=corpus, column=column, original=original, host=host, port=port, token=token)

@@ -1,0 +1,183 @@
+"""The routes: a page, its API, and their description."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import numpy as np
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse
+from starlette.exceptions import HTTPException
+
+from pairtune import __version__
+from pairtune.serve.batcher import Batcher
+from pairtune.serve.limits import MOST_CHARACTERS, MOST_MATCHES, MOST_PAIRS, Guard, Refused
+from pairtune.serve.matcher import Answer, Matcher, Question
+from pairtune.serve.pages import load_page
+from pairtune.serve.schema import (
+    About,
+    Encoder,
+    Match,
+    Matches,
+    Pair,
+    Refusal,
+    ScoreAnswer,
+    ScoreRequest,
+    Scores,
+    SearchAnswer,
+    SearchRequest,
+)
+
+PAIRS_AT_A_TIME = 16  # a long list takes turns with the questions of others
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Refusal, "description": meaning}
+    for status, meaning in {
+        401: "no token, or another one",
+        408: "the request did not arrive in time",
+        413: "the body is too large",
+        422: "the body is not what is expected",
+        503: "too many requests at once",
+    }.items()
+}
+
+
+def make_app(matcher: Matcher, *, token: str | None = None, hosts: frozenset[str] = frozenset()) -> Guard:
+    """The page and the API of a matcher, behind a guard."""
+    batcher: Batcher[Question, Answer] = Batcher(matcher.answer)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        work = asyncio.create_task(batcher.run())
+        yield
+        work.cancel()
+        with suppress(asyncio.CancelledError):
+            await work
+        batcher.close()
+
+    app = FastAPI(
+        title="pairtune",
+        version=__version__,
+        description="Search a corpus and score pairs of texts, with a tuned encoder and the one it came from.",
+        docs_url=None,  # the usual page fetches its scripts from elsewhere; ours is below
+        redoc_url=None,
+        lifespan=lifespan,
+        responses=REFUSALS,
+    )
+    add_pages(app)
+    add_api(app, matcher, batcher)
+    app.add_exception_handler(RequestValidationError, explain_request)
+    app.add_exception_handler(HTTPException, explain_http)
+    app.add_exception_handler(Exception, explain_failure)
+    return Guard(app, token=token, hosts=hosts)
+
+
+def add_pages(app: FastAPI) -> None:
+    """What a browser opens."""
+    pages = {"/": load_page("page.html"), "/docs": load_page("docs.html")}
+
+    async def show(request: Request) -> HTMLResponse:
+        page = pages[request.url.path]
+        return HTMLResponse(page.html, headers=page.headers)
+
+    for path in pages:
+        app.add_api_route(path, show, methods=["GET"], include_in_schema=False)
+
+
+def add_api(app: FastAPI, matcher: Matcher, batcher: Batcher[Question, Answer]) -> None:
+    """What a program asks."""
+
+    @app.get("/api/about", summary="What is served")
+    async def about() -> About:
+        sides = [Encoder(side=side.name, encoder=side.encoder, tokens=side.model.max_seq_length) for side in matcher.sides]
+        return About(
+            version=__version__,
+            sides=sides,
+            corpus=matcher.corpus,
+            texts=matcher.texts,
+            most_characters=MOST_CHARACTERS,
+            most_matches=MOST_MATCHES,
+            most_pairs=MOST_PAIRS,
+        )
+
+    @app.post("/api/search", summary="The nearest texts of the corpus", responses={409: {"model": Refusal}})
+    async def search(asked: SearchRequest) -> SearchAnswer:
+        started = time.perf_counter()
+        if matcher.corpus is None:
+            raise Refused(409, "there is nothing to search", "a server without a corpus", "pairtune serve MODEL --corpus FILE")
+        answer = await batcher.ask(Question((asked.text,), asked.top))
+        found = [
+            Matches(
+                side=side.name,
+                encoder=side.encoder,
+                matches=[Match(score=round(score, 6), text=text) for score, text in answer.matches[side.name]],
+            )
+            for side in matcher.sides
+        ]
+        return SearchAnswer(sides=found, milliseconds=_since(started))
+
+    @app.post("/api/score", summary="The scores of pairs of texts")
+    async def score(asked: ScoreRequest, request: Request) -> ScoreAnswer:
+        started = time.perf_counter()
+        scores: dict[str, list[float]] = {side.name: [] for side in matcher.sides}
+        for start in range(0, len(asked.pairs), PAIRS_AT_A_TIME):
+            if start and await request.is_disconnected():
+                break
+            for name, values in (await score_some(batcher, asked.pairs[start : start + PAIRS_AT_A_TIME])).items():
+                scores[name] += values
+        found = [Scores(side=side.name, encoder=side.encoder, scores=scores[side.name]) for side in matcher.sides]
+        return ScoreAnswer(sides=found, milliseconds=_since(started))
+
+
+async def score_some(batcher: Batcher[Question, Answer], pairs: list[Pair]) -> dict[str, list[float]]:
+    """By side, the cosine of each pair."""
+    answer = await batcher.ask(Question((*(pair.left for pair in pairs), *(pair.right for pair in pairs))))
+    return {
+        name: [round(float(value), 6) for value in np.einsum("ij,ij->i", vectors[: len(pairs)], vectors[len(pairs) :])]
+        for name, vectors in answer.vectors.items()
+    }
+
+
+async def explain_request(request: Request, problem: Exception) -> JSONResponse:
+    """All that is wrong with a body, each with what was given and what was expected."""
+    assert isinstance(problem, RequestValidationError)
+    problems = [
+        {"where": ".".join(str(part) for part in error["loc"]), "given": _show(error.get("input")), "expected": error["msg"]}
+        for error in problem.errors()[:20]
+    ]
+    first = problems[0]
+    return _answer(422, f"{first['where']} is not as expected", first["given"], first["expected"], problems)
+
+
+async def explain_http(request: Request, problem: Exception) -> JSONResponse:
+    """No such route, no such method, a body that is no JSON."""
+    assert isinstance(problem, HTTPException)
+    return _answer(problem.status_code, str(problem.detail), f"{request.method} {request.url.path[:200]}", "see /docs")
+
+
+async def explain_failure(request: Request, problem: Exception) -> JSONResponse:
+    """Our own failure: said, not shown; the traceback is in the server's log."""
+    if isinstance(problem, Refused):
+        return _answer(problem.status, problem.error, problem.given, problem.expected)
+    return _answer(500, "the server failed; its log says why", f"{request.method} {request.url.path[:200]}", "an answer")
+
+
+def _answer(status: int, error: str, given: str, expected: str, problems: list[dict[str, str]] | None = None) -> JSONResponse:
+    content = {"error": error, "given": given, "expected": expected, "problems": problems or []}
+    return JSONResponse(content, status_code=status)
+
+
+def _show(value: object) -> str:
+    """The beginning of what was given, fit to print: a text may hold half characters, a number may be no number."""
+    text = value[:80] + "…" if isinstance(value, str) and len(value) > 80 else repr(value) if not isinstance(value, str) else value
+    text = text if len(text) <= 200 else text[:200] + "…"
+    length = f" ({len(value):,} characters)" if isinstance(value, str) and len(value) > 80 else ""
+    return text.encode("utf-8", "backslashreplace").decode() + length
+
+
+def _since(started: float) -> float:
+    return round(1000 * (time.perf_counter() - started), 1)

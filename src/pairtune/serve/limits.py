@@ -1,0 +1,140 @@
+"""What keeps the server well: who may ask, how much, how many at once, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+MOST_BYTES = 1 << 20  # of a request's body
+MOST_CHARACTERS = 100_000  # of one text: an encoder reads a few hundred words of it
+MOST_PAIRS = 1_000
+MOST_MATCHES = 100
+MOST_WAITING = 128  # requests that are being answered; the next one is told to come back
+BODY_SECONDS = 10.0  # a client that stops in the middle of its request is let go
+ANSWER_SECONDS = 120.0  # for all of it, reading the answer included
+DRAIN_BYTES = 16 << 20  # a body that is too large is read so far, so that its sender hears why it was refused
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Refused(Exception):
+    """A request that will not be answered: the status, what was given, what was expected."""
+
+    status: int
+    error: str
+    given: str
+    expected: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Guard:
+    """An ASGI layer around the app: it checks host and token, counts, reads the body, and watches the clock.
+
+    token: what /api asks for as `Authorization: Bearer …`. hosts: the names this server goes by, none for any:
+    a page elsewhere that had its own name point here (DNS rebinding) is turned away.
+    """
+
+    def __init__(self, app: Any, *, token: str | None = None, hosts: frozenset[str] = frozenset()) -> None:
+        self.app, self.token, self.hosts = app, token, hosts
+        self.waiting = 0
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it with the reason why not."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = False
+
+        async def watched(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self._admit(scope, receive, watched)
+        except Refused as refusal:
+            await _refuse(refusal, send)
+        except TimeoutError:
+            if started:
+                raise  # a client that does not read: the connection is closed
+            seconds = f"{ANSWER_SECONDS:.0f} s"
+            await _refuse(Refused(503, f"no answer within {seconds}", "a long request", "fewer or shorter texts"), send)
+
+    async def _admit(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        self._check_host(headers.get(b"host", b"").decode("latin-1"))
+        if not scope["path"].startswith("/api"):
+            await self.app(scope, receive, send)
+            return
+        self._check_token(headers.get(b"authorization", b""))
+        if self.waiting >= MOST_WAITING:
+            given, expected = f"{self.waiting} requests are waiting already", f"at most {MOST_WAITING}: try again in a second"
+            raise Refused(503, "too many requests at once", given, expected, ((b"retry-after", b"1"),))
+        self.waiting += 1
+        try:
+            body = await _read_body(headers, receive)
+            await self.app(scope, _replay(body, receive), send)
+        finally:
+            self.waiting -= 1
+
+    def _check_host(self, given: str) -> None:
+        name = given.rsplit(":", 1)[0] if given.rpartition(":")[2].isdigit() else given
+        if self.hosts and name.lower() not in self.hosts:
+            raise Refused(421, "this server does not go by that name", f"Host: {given[:200]}", " or ".join(sorted(self.hosts)))
+
+    def _check_token(self, given: bytes) -> None:
+        if self.token is None:
+            return
+        expected = b"Bearer " + self.token.encode()
+        if not hmac.compare_digest(given, expected):  # takes as long for a near miss as for any other
+            what = "another token" if given else "no token"
+            raise Refused(401, "this server asks for a token", what, "Authorization: Bearer TOKEN", ((b"www-authenticate", b"Bearer"),))
+
+
+async def _read_body(headers: dict[bytes, bytes], receive: Receive) -> bytes:
+    """The whole body, whatever its length was said to be."""
+    declared = headers.get(b"content-length", b"0")
+    size = int(declared) if declared.isdigit() else 0
+    kept = bytearray()
+    if size <= DRAIN_BYTES:
+        size = 0
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                more = True
+                while more and size <= DRAIN_BYTES:
+                    message = await receive()
+                    part = message.get("body", b"")
+                    size += len(part)
+                    kept += part if size <= MOST_BYTES else b""
+                    more = bool(message.get("more_body"))
+        except TimeoutError:
+            seconds = f"{BODY_SECONDS:.0f} s"
+            raise Refused(408, f"the request did not arrive within {seconds}", f"{size:,} bytes", "all of it") from None
+    if size > MOST_BYTES:
+        raise Refused(413, "the request is too large", f"{size:,} bytes or more", f"at most {MOST_BYTES:,} bytes")
+    return bytes(kept)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """What the app reads: the body that has arrived, then whatever comes (that the client has gone)."""
+    parts = [body]
+
+    async def replay() -> Message:
+        return {"type": "http.request", "body": parts.pop(), "more_body": False} if parts else await receive()
+
+    return replay
+
+
+async def _refuse(refusal: Refused, send: Send) -> None:
+    body = json.dumps({"error": refusal.error, "given": refusal.given, "expected": refusal.expected, "problems": []}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": [*headers, *refusal.headers]})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,118 @@
+"""The encoders that answer: the tuned one, and the one it came from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pairtune.errors import UserError
+from pairtune.progress import say
+from pairtune.sbert.encoder import load_encoder
+from pairtune.sbert.search import Index, open_index
+from pairtune.tasks.table import read_texts
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+@dataclass(frozen=True)
+class Side:
+    """One encoder, by the name it was given, and its index of the corpus where there is one."""
+
+    name: str
+    encoder: str
+    model: SentenceTransformer
+    index: Index | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """Texts to encode, and how many matches of the first one to find."""
+
+    texts: tuple[str, ...]
+    top: int = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """By side: (texts, n) unit vectors, and the matches of the first text, best first."""
+
+    vectors: dict[str, np.ndarray]
+    matches: dict[str, list[tuple[float, str]]]
+
+
+@dataclass(frozen=True)
+class Matcher:
+    """Answers many questions at a time: every distinct text goes through each encoder once."""
+
+    sides: tuple[Side, ...]
+    corpus: str | None = None
+
+    def answer(self, questions: Sequence[Question]) -> list[Answer]:
+        """The answers, in order."""
+        distinct = list(dict.fromkeys(text for question in questions for text in question.texts))
+        row = {text: place for place, text in enumerate(distinct)}
+        answers = [Answer({}, {}) for _ in questions]
+        for side in self.sides:
+            vectors = side.model.encode(distinct, normalize_embeddings=True, show_progress_bar=False).astype(np.float32)
+            for question, answer in zip(questions, answers, strict=True):
+                answer.vectors[side.name] = vectors[[row[text] for text in question.texts]]
+            _search(side, questions, answers)
+        return answers
+
+    @property
+    def texts(self) -> int:
+        """How many distinct texts the corpus has."""
+        index = self.sides[0].index
+        return 0 if index is None else len(index.texts)
+
+
+def _search(side: Side, questions: Sequence[Question], answers: Sequence[Answer]) -> None:
+    """Find the matches of all questions that ask for some, in one go."""
+    asking = [place for place, question in enumerate(questions) if question.top]
+    if side.index is None or not asking:
+        return
+    most = min(max(questions[place].top for place in asking), len(side.index.texts))
+    scores, rows = side.index.faiss.search(np.stack([answers[place].vectors[side.name][0] for place in asking]), most)
+    for place, values, found in zip(asking, scores, rows, strict=True):
+        pairs = zip(values[: questions[place].top], found[: questions[place].top], strict=True)
+        answers[place].matches[side.name] = [(float(value), side.index.texts[at]) for value, at in pairs]
+
+
+def load_matcher(model: str, corpus: Path | None = None, column: str = "text", original: str | None = None) -> Matcher:
+    """Load the encoders and open their indexes, which are kept beside the corpus, one folder each."""
+    texts = None if corpus is None else read_texts(corpus, column)
+    loaded = {"tuned": (model, load_encoder(model))}
+    if original is not None:
+        loaded["original"] = (original, load_encoder(original))
+    elif (found := find_original(Path(model))) is not None:
+        try:
+            loaded["original"] = (found, load_encoder(found))
+        except UserError as problem:
+            say(f"the encoder that {model} came from is not shown: {problem}; --original names one")
+    sides = tuple(_side(name, encoder, loaded_model, texts, corpus) for name, (encoder, loaded_model) in loaded.items())
+    return Matcher(sides, None if corpus is None else corpus.name)
+
+
+def _side(name: str, encoder: str, model: SentenceTransformer, texts: Sequence[str] | None, corpus: Path | None) -> Side:
+    if texts is None or corpus is None:
+        return Side(name, encoder, model)
+    beside = corpus if name == "tuned" else corpus.with_name(f"{corpus.name}.{name}")
+    return Side(name, encoder, model, open_index(model, texts, beside=beside))
+
+
+def find_original(model: Path) -> str | None:
+    """The encoder that a run of ours began with, from the record beside its model."""
+    run = model.absolute().parent
+    for record in (run / "record.json", *sorted(run.glob("seed-*/record.json"))):
+        try:
+            encoder = json.loads(record.read_text(encoding="utf-8"))["encoder"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        return str(encoder)
+    return None

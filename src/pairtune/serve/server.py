@@ -1,0 +1,117 @@
+"""The process that serves: where it listens, and which connections it lets go."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from pairtune.errors import UserError
+from pairtune.progress import say
+from pairtune.serve.app import make_app
+from pairtune.serve.matcher import Matcher, load_matcher
+
+SILENT_SECONDS = 15.0  # a connection that has not sent a whole header by then is closed
+SHORTEST_TOKEN = 8
+LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+def run_server(
+    model: str, *, corpus: Path | None, column: str, original: str | None, host: str, port: int, token: str | None
+) -> None:
+    """Listen, load, and answer until Ctrl-C; what is wrong with the address is said before the corpus is encoded."""
+    check_exposure(host, token)
+    with open_socket(host, port) as listener:
+        matcher = load_matcher(model, corpus, column, original)
+        where = f"[{host}]" if ":" in host else host
+        say(f"http://{where}:{listener.getsockname()[1]}/ answers, /docs says what it can be asked; Ctrl-C stops it")
+        make_server(matcher, host, token).run(sockets=[listener])
+
+
+def make_server(matcher: Matcher, host: str = "127.0.0.1", token: str | None = None) -> uvicorn.Server:
+    """A server of the page and the API, quiet but for its failures."""
+    hosts = LOCAL_NAMES | {host} if is_local(host) else frozenset()
+    app = make_app(matcher, token=token, hosts=hosts)
+    config = uvicorn.Config(
+        app,
+        http=Prompt,
+        ws="none",
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=3,
+    )
+    return uvicorn.Server(config)
+
+
+class Prompt(H11Protocol):
+    """The host's HTTP, less patient: a client that connects and says nothing, or half a header, is let go."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the clock."""
+        super().connection_made(transport)
+        self._expect_a_request()
+
+    def on_response_complete(self) -> None:
+        """Start it again for the next request on the same connection."""
+        super().on_response_complete()
+        self._expect_a_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop it."""
+        self._deadline.cancel()
+        super().connection_lost(exc)
+
+    def _expect_a_request(self) -> None:
+        previous: Any = getattr(self, "_deadline", None)
+        if previous is not None:
+            previous.cancel()
+        self._deadline = self.loop.call_later(SILENT_SECONDS, self._let_go)
+
+    def _let_go(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()
+
+
+def is_local(host: str) -> bool:
+    """Only this machine can reach it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def check_exposure(host: str, token: str | None) -> None:
+    """What others can reach asks for a token."""
+    if token is not None and (len(token) < SHORTEST_TOKEN or not token.isascii() or any(c.isspace() for c in token)):
+        raise UserError(
+            f"--token has {len(token)} characters; give at least {SHORTEST_TOKEN} of plain ASCII without spaces, for example "
+            f"from: python -c 'import secrets; print(secrets.token_urlsafe())'"
+        )
+    if token is None and not is_local(host):
+        raise UserError(
+            f"--host {host} can be reached from other machines, and there is no --token: give one "
+            f"(or in PAIRTUNE_TOKEN), or stay on 127.0.0.1"
+        )
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """A bound socket; port 0 takes any that is free."""
+    listener = None
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except (OSError, OverflowError) as problem:
+        if listener is not None:
+            listener.close()
+        raise UserError(f"cannot listen on {host}, port {port} ({problem}): give another --port, or 0 for any free one") from problem
+    return listener
