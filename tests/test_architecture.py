@@ -13,6 +13,7 @@ PACKAGE = Path(pairtune.__file__).parent
 LINES = [  # each may import what stands below it, never sideways or up
     ["__main__"],
     ["cli"],
+    ["serve"],
     ["report"],
     ["train", "demo", "inspection"],
     ["material"],

@@ -14,7 +14,7 @@ import pytest
 from pairtune.engines import prepare, shuffle
 from pairtune.errors import UserError
 from pairtune.ordering.words import find_words
-from test_engines import awkward, awkward_texts, ids, neighbour_lists, shuffle_slowly  # noqa: F401
+from test_engines import awkward, awkward_texts, ids, neighbour_lists, old_characters, shuffle_slowly  # noqa: F401
 
 PAIRTUNE = "import sys; from pairtune.engines import shuffle; shuffle(sys.argv[1], sys.argv[2], column='q', engine='spark', "
 
@@ -83,6 +83,13 @@ def test_a_prepared_file_and_row_numbers_alone_give_the_same_on_both(both, awkwa
     order = shuffle_slowly([find_words(text) for text in awkward_texts()], 8, 1, 2)[0]
     assert both(awkward, prepared=str(tmp_path / "words.parquet"), seed=2) == order
     assert both(awkward, column="question", rows_only=True, seed=2) == order
+
+
+@pytest.mark.spark
+def test_every_character_of_old_is_read_alike_by_both(both, tmp_path):
+    texts = [f"x{character}y {character}" for character in old_characters()]
+    pq.write_table(pa.table({"id": range(len(texts)), "text": texts}), tmp_path / "in.parquet")
+    assert len(both(tmp_path / "in.parquet", column="text", shingle=2, group_size=2)) > 90_000
 
 
 @pytest.mark.spark

@@ -131,6 +131,52 @@ def test_pearson_needs_labels_that_differ(tmp_path, tiny_encoder):
         run(small_recipe(tiny_encoder, loss={"kind": "pearson"}), 1, out=tmp_path / "run", task=task)
 
 
+def write_parquet(path, pairs, label="y"):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(
+        pa.table({"extra": list(pairs.right), "q": list(pairs.left), "a": list(pairs.right), label: pairs.label}), path
+    )
+
+
+def test_a_parquet_file_in_order_trains_as_the_same_pairs_in_memory(tmp_path, tiny_encoder, small_task, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    write_parquet(tmp_path / "ordered.parquet", small_task.train)
+    file = {"file": str(tmp_path / "ordered.parquet"), "columns": ["q", "a", "y"], "epochs": 1}
+    original = {"order": {"by": "original"}}
+    run(small_recipe(tiny_encoder, train=file, **original), 1, out=tmp_path / "file", task=small_task)
+    run(small_recipe(tiny_encoder, train={"epochs": 1}, **original), 1, out=tmp_path / "memory", task=small_task)
+    assert_same_weights(tmp_path / "file" / "model", tmp_path / "memory" / "model")
+
+
+def test_a_training_file_is_mapped_not_loaded(tmp_path, small_task):
+    from pairtune.material import dataset_of_file
+
+    write_parquet(tmp_path / "ordered.parquet", small_task.train)
+    recipe = small_recipe("minilm", train={"file": str(tmp_path / "ordered.parquet"), "columns": ["q", "a", "y"]})
+    dataset = dataset_of_file(recipe.stages[0])
+    assert dataset.column_names == ["left", "right", "label"] and dataset.cache_files
+    assert dataset[3]["left"] == small_task.train.left[3]
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ({"columns": ["q", "b"]}, "has no column b; it has: extra, q, a, y"),
+        ({"columns": ["q", "a", "y"], "positives_only": True}, "is trained on as it stands"),
+        ({"columns": ["q", "a", "y"], "file": "none.parquet"}, "cannot be read as Parquet"),
+    ],
+)
+def test_a_training_file_that_does_not_fit_is_refused(tmp_path, small_task, train, message):
+    from pairtune.material import dataset_of_file
+
+    write_parquet(tmp_path / "ordered.parquet", small_task.train)
+    recipe = small_recipe("minilm", train={"file": str(tmp_path / "ordered.parquet"), **train})
+    with pytest.raises(UserError, match=message):
+        dataset_of_file(recipe.stages[0])
+
+
 # Runs that die. Each is a real process of the command line, stopped for real.
 
 

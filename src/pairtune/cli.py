@@ -222,8 +222,9 @@ def inspect(
         print(json.dumps(summarise_orders(found)))
         return
     screen.print(table_of_orders(found, f"{chosen.name}: {len(material):,} pairs in batches of {chosen.stages[0].train.batch}"))
-    by = chosen.stages[0].order.by if found[chosen.stages[0].order.by].hardest else "examples"  # a plain order has no groups
-    print(f"hardest groups by {by}:\n{describe_hardest(found[by], material.left, material.right)}")
+    for name, one in found.items():
+        if one.hardest:  # a plain order has no groups
+            print(f"\nhardest groups by {name}\n{describe_hardest(one, material.left, material.right)}")
 
 
 @app.command()

@@ -20,6 +20,8 @@ def training_dataset(model: SentenceTransformer, task: Task, stage: Stage, seed:
     """The pairs (or triplets) that a stage trains on, as the host's dataset: texts first, then the label."""
     from datasets import Dataset
 
+    if stage.train.file:
+        return dataset_of_file(stage)
     pairs = training_pairs(model, task, stage, np.random.default_rng([seed, 1]))
     if stage.loss.kind == "triplet":
         anchors, positives, negatives = triplets(pairs, stage.loss.threshold, np.random.default_rng([seed, 2]))
@@ -29,6 +31,33 @@ def training_dataset(model: SentenceTransformer, task: Task, stage: Stage, seed:
             f"task {task.name}: all training labels are {pairs.label[0]:g}; the Pearson loss needs labels that differ"
         )
     return Dataset.from_dict({"left": pairs.left, "right": pairs.right, "label": pairs.label})
+
+
+def dataset_of_file(stage: Stage) -> Dataset:
+    """The rows of `train.file`, mapped into memory as they are needed: a file larger than memory trains like any other."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+    from datasets import Dataset
+
+    path, names = stage.train.file, stage.train.columns
+    if stage.loss.kind == "triplet" or stage.train.positives_only or stage.train.negatives != "given" or stage.train.pairs:
+        raise UserError(f"train.file {path} is trained on as it stands: no triplets, positives_only, negatives or pairs with it")
+    try:
+        found = pq.read_schema(path).names
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise UserError(
+                f"train.file {path} has no column {', '.join(missing)}; it has: {', '.join(found)}; set train.columns"
+            )
+        if len(names) == 3:
+            low, high = pc.min_max(pq.read_table(path, columns=[names[2]])[names[2]].cast(pa.float64())).as_py().values()
+            if low is None or not 0 <= low <= high <= 1:
+                raise UserError(f"train.file {path}: labels lie in {low} to {high}; labels here lie in 0 to 1, rescale them")
+    except (OSError, pa.ArrowException) as problem:
+        raise UserError(f"train.file {path} cannot be read as Parquet: {problem}") from problem
+    dataset = Dataset.from_parquet(path, columns=list(names))
+    return dataset.select_columns(list(names)).rename_columns(dict(zip(names, ("left", "right", "label"), strict=False)))
 
 
 def training_pairs(model: SentenceTransformer, task: Task, stage: Stage, rng: np.random.Generator) -> PairSet:

@@ -55,7 +55,11 @@ class OrderSettings(Settings):
 
 
 class TrainSettings(Settings):
-    """How long, how fast, and on what part of the data."""
+    """How long, how fast, and on what part of the data.
+
+    pairs: at most so many of the task's training pairs, drawn by seed. file: a Parquet file to train on instead of them,
+    in its own order unless `order` says otherwise, read as it is needed; columns: its left, right and label column.
+    """
 
     epochs: int = Field(5, ge=1)
     batch: int = Field(32, ge=1)
@@ -70,6 +74,8 @@ class TrainSettings(Settings):
     positives_only: bool = False
     negatives: Literal["given", "logarithmic"] = "given"
     pairs: int = Field(0, ge=0)
+    file: str = ""
+    columns: tuple[str, ...] = Field(("left", "right", "label"), min_length=2, max_length=3)
 
 
 class Stage(Settings):

@@ -39,12 +39,8 @@ def shuffle_with_duckdb(job: Job) -> dict[str, int]:
         with _connected(scratch, job.memory) as database:
             _form_groups(database, keys, job)
             if job.rows_only:
-                _write(
-                    database,
-                    "SELECT row FROM groups ORDER BY group_id, row",
-                    scratch / "result",
-                    f"writing {source.rows:,} row numbers",
-                )
+                query = "SELECT row FROM groups ORDER BY group_id, row"
+                _write(database, query, scratch / "result", f"writing {source.rows:,} row numbers")
             else:
                 _write_rows(database, source, scratch / "result")
             columns = count_columns(job.group_size)
@@ -85,7 +81,7 @@ def _write_rows(database: duckdb.DuckDBPyConnection, source: Source, result: Pat
     metadata = pq.read_metadata(source.files[0]).metadata or {}
     kept = {key: value for key, value in metadata.items() if key != STAMP}
     query = f"SELECT source.* FROM {joined} ORDER BY group_id, groups.row"
-    group = max(2048, min(ROW_GROUP_ROWS, ROW_GROUP_BYTES * source.rows // max(1, source.bytes)))
+    group = max(2048, min(ROW_GROUP_ROWS, ROW_GROUP_BYTES * source.rows // max(1, source.size)))
     _write(database, query, result, f"writing {source.rows:,} rows", kept, group)
     written = pq.read_schema(result)
     for field in source.schema:

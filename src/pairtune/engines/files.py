@@ -26,7 +26,7 @@ class Source:
     files: tuple[str, ...]
     counts: tuple[int, ...]
     schema: pa.Schema
-    bytes: int = 0  # uncompressed
+    size: int = 0  # in bytes, uncompressed
 
     @property
     def rows(self) -> int:
@@ -107,9 +107,10 @@ def written_aside(target: str, source: str, overwrite: bool) -> Iterator[Path]:
         raise UserError(f"cannot write to {final.parent}: {problem.strerror}; choose another output") from problem
     try:
         yield scratch
-        if final.exists():
+        result = scratch / "result"
+        if final.exists() and (final.is_dir() or result.is_dir()):  # a file takes a file's place at once, a folder does not
             final.rename(scratch / "replaced")
-        (scratch / "result").rename(final)
+        result.replace(final)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

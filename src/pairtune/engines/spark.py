@@ -51,7 +51,9 @@ def shuffle_with_spark(job: Job) -> dict[str, int]:
     with written_aside(job.target, job.source, job.overwrite) as scratch, _session(job, scratch) as spark:
         rows, total = _read(spark, [_literally(file) for file in source.files])
         values = rows if keys.source is source else _read(spark, [_literally(file) for file in keys.source.files])[0]
-        return _write(rows, _group(spark, values, keys, job), total, job, str(scratch / "result"))
+        counts = _write(rows, _group(spark, values, keys, job), total, job, str(scratch / "result"))
+    say(f"{job.target} is a folder of part files, in order by name")
+    return counts
 
 
 def _shuffle_elsewhere(spark: SparkSession, job: Job) -> dict[str, int]:
@@ -77,29 +79,31 @@ def _session(job: Job, scratch: Path | None) -> Iterator[SparkSession]:
     """The session that is there already, left open, or one of our own, closed at the end."""
     try:
         with warnings.catch_warnings(action="ignore", category=FutureWarning):  # about pandas, which is not used
-            from pyspark.errors import PySparkException, PySparkRuntimeError
+            from py4j.protocol import Py4JError
+            from pyspark.errors import PySparkException
             from pyspark.sql import SparkSession
     except ImportError as problem:
         raise UserError("engine spark needs PySpark: pip install 'pairtune[spark]'") from problem
-    spark = SparkSession.getActiveSession()
-    ours = spark is None
-    if spark is None:
-        say("starting Spark")
-        builder = SparkSession.builder.config(map=_settings(job, scratch))
-        try:
-            spark = builder.getOrCreate()
-        except PySparkRuntimeError as problem:
-            advice = "install Java 17 or newer, or set JAVA_HOME to where it is"
-            raise UserError(f"Spark did not start ({_first_line(problem)}): {advice}") from problem
-        if str(spark.sparkContext.master).startswith("local"):
-            spark.conf.set("spark.sql.shuffle.partitions", 8 * spark.sparkContext.defaultParallelism)
+    there = SparkSession.getActiveSession()
+    spark = there
     try:
+        spark = there or _start(job, scratch)
         yield spark
-    except PySparkException as problem:
+    except (PySparkException, Py4JError) as problem:
         raise _explained(problem) from problem
     finally:
-        if ours:
+        if spark is not None and there is None:
             spark.stop()
+
+
+def _start(job: Job, scratch: Path | None) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    say("starting Spark")
+    spark = SparkSession.builder.config(map=_settings(job, scratch)).getOrCreate()
+    if str(spark.sparkContext.master).startswith("local"):
+        spark.conf.set("spark.sql.shuffle.partitions", 8 * spark.sparkContext.defaultParallelism)
+    return spark
 
 
 def _settings(job: Job, scratch: Path | None) -> dict[str, Any]:
@@ -176,12 +180,16 @@ def _literally(file: str) -> str:
     return re.sub(r"([\\\[\]{}*?])", r"\\\1", file)
 
 
+ADVICE = {
+    "JAVA_GATEWAY_EXITED": "install Java 17 or newer, or set JAVA_HOME to where it is",
+    "No space left": "the disk is full: make room or choose another output",
+    "Could not parse Master URL": "give a master such as local[2], spark://host:7077 or yarn",
+    "System memory": "give more memory, 1GB or more",
+}
+
+
 def _explained(problem: Exception) -> UserError:
-    message = _first_line(problem)
-    if "No space left" in str(problem):
-        return UserError(f"Spark: the disk is full ({message}); make room or choose another output: nothing was written")
-    return UserError(f"Spark: {message}")
-
-
-def _first_line(problem: Exception) -> str:
-    return str(problem).strip().splitlines()[0]
+    lines = [line.strip(": ") for line in str(problem).strip().splitlines()]
+    message = next((line for line in lines if "Exception: " in line), lines[0])  # of an error from Java, not the call to it
+    advice = [f"; {advice}" for sign, advice in ADVICE.items() if sign in str(problem)]
+    return UserError(f"Spark: {message}{''.join(advice)}; nothing was written")

@@ -11,6 +11,7 @@ from rich.table import Table
 from pairtune.ordering.inspection import Inspection
 
 WIDEST = 90  # characters of a text in an example
+SHOWN = 2  # groups of each order
 
 
 def table_of_orders(found: Mapping[str, Inspection], title: str) -> Table:
@@ -45,7 +46,7 @@ def table_of_orders(found: Mapping[str, Inspection], title: str) -> Table:
 def describe_hardest(one: Inspection, left: Sequence[str], right: Sequence[str]) -> str:
     """The groups with the most similar negatives, as readable texts."""
     lines = []
-    for group in one.hardest:
+    for group in one.hardest[:SHOWN]:
         lines.append(f"group of {len(group.rows)}, mean cosine of its negatives {group.similarity:.3f}")
         lines += [f"  {shorten(left[row])}  |  {shorten(right[row])}" for row in group.rows]
     return "\n".join(lines)

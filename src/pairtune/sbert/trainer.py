@@ -63,7 +63,8 @@ def make_trainer(
         logging_steps=min(LOG_STEPS, max(1, len(dataset) // stage.train.batch)),  # every epoch has a loss to show
     )
     first, second, *_ = dataset[0].values()
-    model.model_card_data.widget = [{"source_sentence": first, "sentences": [second]}]  # or the host looks for some, noisily
+    example: Any = {"source_sentence": first, "sentences": [second]}
+    model.model_card_data.widget = [example]  # or the host looks for some, noisily
     loss = build_loss(model, stage.loss)
     learned = temperature_callbacks(loss, stage.loss.temperature_rate)
     trainer = PairTrainer(

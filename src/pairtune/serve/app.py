@@ -72,6 +72,7 @@ def make_app(matcher: Matcher, *, token: str | None = None, hosts: frozenset[str
     add_api(app, matcher, batcher)
     app.add_exception_handler(RequestValidationError, explain_request)
     app.add_exception_handler(HTTPException, explain_http)
+    app.add_exception_handler(Refused, explain_refusal)
     app.add_exception_handler(Exception, explain_failure)
     return Guard(app, token=token, hosts=hosts)
 
@@ -159,10 +160,14 @@ async def explain_http(request: Request, problem: Exception) -> JSONResponse:
     return _answer(problem.status_code, str(problem.detail), f"{request.method} {request.url.path[:200]}", "see /docs")
 
 
+async def explain_refusal(request: Request, problem: Exception) -> JSONResponse:
+    """What cannot be answered as things are."""
+    assert isinstance(problem, Refused)
+    return _answer(problem.status, problem.error, problem.given, problem.expected)
+
+
 async def explain_failure(request: Request, problem: Exception) -> JSONResponse:
     """Our own failure: said, not shown; the traceback is in the server's log."""
-    if isinstance(problem, Refused):
-        return _answer(problem.status, problem.error, problem.given, problem.expected)
     return _answer(500, "the server failed; its log says why", f"{request.method} {request.url.path[:200]}", "an answer")
 
 
@@ -173,7 +178,9 @@ def _answer(status: int, error: str, given: str, expected: str, problems: list[d
 
 def _show(value: object) -> str:
     """The beginning of what was given, fit to print: a text may hold half characters, a number may be no number."""
-    text = value[:80] + "…" if isinstance(value, str) and len(value) > 80 else repr(value) if not isinstance(value, str) else value
+    text = (
+        value[:80] + "…" if isinstance(value, str) and len(value) > 80 else repr(value) if not isinstance(value, str) else value
+    )
     text = text if len(text) <= 200 else text[:200] + "…"
     length = f" ({len(value):,} characters)" if isinstance(value, str) and len(value) > 80 else ""
     return text.encode("utf-8", "backslashreplace").decode() + length

@@ -23,7 +23,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Refused(Exception):
     """A request that will not be answered: the status, what was given, what was expected."""
 
@@ -96,7 +96,9 @@ class Guard:
         expected = b"Bearer " + self.token.encode()
         if not hmac.compare_digest(given, expected):  # takes as long for a near miss as for any other
             what = "another token" if given else "no token"
-            raise Refused(401, "this server asks for a token", what, "Authorization: Bearer TOKEN", ((b"www-authenticate", b"Bearer"),))
+            raise Refused(
+                401, "this server asks for a token", what, "Authorization: Bearer TOKEN", ((b"www-authenticate", b"Bearer"),)
+            )
 
 
 async def _read_body(headers: dict[bytes, bytes], receive: Receive) -> bytes:

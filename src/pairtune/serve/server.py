@@ -6,7 +6,6 @@ import asyncio
 import ipaddress
 import socket
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -52,31 +51,40 @@ def make_server(matcher: Matcher, host: str = "127.0.0.1", token: str | None = N
 
 
 class Prompt(H11Protocol):
-    """The host's HTTP, less patient: a client that connects and says nothing, or half a header, is let go."""
+    """The host's HTTP, less patient: a client that says nothing, half a header, or stops reading is let go."""
+
+    _timer: asyncio.TimerHandle | None = None
+    _unread = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the clock."""
         super().connection_made(transport)
-        self._expect_a_request()
+        self._look_again()
 
     def on_response_complete(self) -> None:
         """Start it again for the next request on the same connection."""
         super().on_response_complete()
-        self._expect_a_request()
+        self._look_again()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop it."""
-        self._deadline.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         super().connection_lost(exc)
 
-    def _expect_a_request(self) -> None:
-        previous: Any = getattr(self, "_deadline", None)
-        if previous is not None:
-            previous.cancel()
-        self._deadline = self.loop.call_later(SILENT_SECONDS, self._let_go)
+    def _look_again(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._unread = self.transport.get_write_buffer_size()
+        self._timer = self.loop.call_later(SILENT_SECONDS, self._let_go)
 
     def _let_go(self) -> None:
-        if self.cycle is None or self.cycle.response_complete:
+        """Close what stands still; a request in progress has a clock of its own (limits.Guard)."""
+        reads = self.transport.get_write_buffer_size() < self._unread
+        works = self.cycle is not None and not self.cycle.response_complete and not self.transport.is_closing()
+        if reads or works:
+            self._look_again()
+        else:
             self.transport.abort()
 
 
@@ -113,5 +121,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as problem:
         if listener is not None:
             listener.close()
-        raise UserError(f"cannot listen on {host}, port {port} ({problem}): give another --port, or 0 for any free one") from problem
+        raise UserError(
+            f"cannot listen on {host}, port {port} ({problem}): give another --port, or 0 for any free one"
+        ) from problem
     return listener
