@@ -34,12 +34,16 @@ VERSIONED = ("torch", "sentence-transformers", "transformers")
 
 @dataclass(frozen=True)
 class Trained:
-    """What a stage leaves: its epochs, the place of the one that was kept, and the seconds and pairs it took."""
+    """What a stage leaves: its epochs, the place of the one that was kept, the seconds and pairs it took.
+
+    rows: how many pairs (or triplets) an epoch has.
+    """
 
     epochs: list[Epoch]
     kept: int
     seconds: float
     pairs: float
+    rows: int
 
 
 def run(
@@ -80,11 +84,7 @@ def run_seeds(recipe: Recipe, seeds: Sequence[int], *, out: Path, **options: Any
     """Train every seed into its own folder; the best one on dev becomes `out/model`."""
     runs = [run(recipe, seed, out=out / f"seed-{seed}", results=out.parent / "results.jsonl", **options) for seed in seeds]
     best = runs[best_index([one.dev_score() for one in runs])]
-    aside = out / "model.part"
-    shutil.rmtree(aside, ignore_errors=True)
-    shutil.copytree(out / f"seed-{best.seed}" / "model", aside)
-    shutil.rmtree(out / "model", ignore_errors=True)
-    aside.rename(out / "model")
+    copy_whole(out / f"seed-{best.seed}" / "model", out / "model")
     return runs
 
 
@@ -114,7 +114,7 @@ def train_stage(model: SentenceTransformer, task: Task, recipe: Recipe, number: 
         progress.close()
     epochs = read_history(trainer.state.log_history, number)
     kept = best_index([epoch.dev[task.metric] for epoch in epochs]) if recipe.select == "best" else len(epochs) - 1
-    trained = Trained(epochs, kept, clock.seconds, clock.pairs)
+    trained = Trained(epochs, kept, clock.seconds, clock.pairs, len(dataset))
     save_whole(model, folder / "model")
     write_whole(done, json.dumps({**vars(trained), "epochs": [epoch.model_dump() for epoch in epochs]}))
     return trained
@@ -196,7 +196,7 @@ def write_record(
         after=after,
         epochs=epochs,
         best_epoch=trained[-1].epochs[trained[-1].kept].epoch,
-        pairs={split: len(task.split(split)) for split in ("train", "dev", "test")},
+        pairs={"train": trained[-1].rows, "dev": len(task.dev), "test": len(task.test)},
         notes=list(task.notes),
         seconds=seconds,
         pairs_per_second=sum(stage.pairs for stage in trained) / seconds if seconds else 0.0,
@@ -209,14 +209,20 @@ def write_record(
 
 
 def keep_model(folder: RunFolder, recipe: Recipe, record: Run, task: Task) -> None:
-    """Move the last stage's model to where users look for it, with a card that says how it came to be."""
+    """Copy the last stage's model to where users look for it, with a card that says how it came to be."""
     from pairtune.sbert.card import write_card
 
-    trained = folder.stage(len(recipe.stages)) / "model"
-    if trained.exists():  # it is not there when an earlier try died between the move and the record
-        shutil.rmtree(folder.model, ignore_errors=True)
-        trained.rename(folder.model)
+    copy_whole(folder.stage(len(recipe.stages)) / "model", folder.model)
     write_card(folder.model / "README.md", record, task)
+
+
+def copy_whole(source: Path, target: Path) -> None:
+    """Copy aside, then rename: a process that dies in between leaves the source, and no half target."""
+    aside = target.with_name(f"{target.name}.part")
+    shutil.rmtree(aside, ignore_errors=True)
+    shutil.copytree(source, aside)
+    shutil.rmtree(target, ignore_errors=True)
+    aside.rename(target)
 
 
 def describe_device(device: str) -> str:

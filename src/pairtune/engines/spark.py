@@ -78,10 +78,9 @@ def _refuse_vectors(keys: Keys) -> None:
 def _session(job: Job, scratch: Path | None) -> Iterator[SparkSession]:
     """The session that is there already, left open, or one of our own, closed at the end."""
     try:
-        with warnings.catch_warnings(action="ignore", category=FutureWarning):  # about pandas, which is not used
-            from py4j.protocol import Py4JError
-            from pyspark.errors import PySparkException
-            from pyspark.sql import SparkSession
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
     except ImportError as problem:
         raise UserError("engine spark needs PySpark: pip install 'pairtune[spark]'") from problem
     there = SparkSession.getActiveSession()
@@ -100,7 +99,8 @@ def _start(job: Job, scratch: Path | None) -> SparkSession:
     from pyspark.sql import SparkSession
 
     say("starting Spark")
-    spark = SparkSession.builder.config(map=_settings(job, scratch)).getOrCreate()
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):  # about pandas, which is not used
+        spark = SparkSession.builder.config(map=_settings(job, scratch)).getOrCreate()
     if str(spark.sparkContext.master).startswith("local"):
         spark.conf.set("spark.sql.shuffle.partitions", 8 * spark.sparkContext.defaultParallelism)
     return spark
@@ -181,9 +181,8 @@ def _literally(file: str) -> str:
 
 
 ADVICE = {
-    "JAVA_GATEWAY_EXITED": "install Java 17 or newer, or set JAVA_HOME to where it is",
+    "JAVA_GATEWAY_EXITED": "Spark needs Java 17 or newer (JAVA_HOME says where it is), and a master such as local[2] or yarn",
     "No space left": "the disk is full: make room or choose another output",
-    "Could not parse Master URL": "give a master such as local[2], spark://host:7077 or yarn",
     "System memory": "give more memory, 1GB or more",
 }
 

@@ -70,7 +70,7 @@ class Progress(TrainerCallback):
 
     def __init__(self, clock: Clock, title: str = "training") -> None:
         self.clock, self.title = clock, title
-        self.loss = float("nan")
+        self.loss: float | None = None
         self._bar: Any = None
         self._next_line = 0.0
         self._first_step = 0
@@ -100,13 +100,11 @@ class Progress(TrainerCallback):
     ) -> None:
         """The newest loss; after an evaluation, the newest scores as a line that stays."""
         logs = logs or {}
-        self.loss = float(logs.get("loss", self.loss))
+        self.loss = logs.get("loss", self.loss)
         scores = {key.removeprefix("eval_dev_"): value for key, value in logs.items() if key.startswith("eval_dev_")}
         if scores and state.is_world_process_zero:
             figures = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
-            self._say(
-                f"{self.title}: epoch {state.epoch:.0f} of {args.num_train_epochs:.0f}  loss {self.loss:.4f}  dev {figures}"
-            )
+            self._say(f"{self.title}: epoch {state.epoch:.0f} of {args.num_train_epochs:.0f}  {self._shown_loss}  dev {figures}")
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Where we are."""
@@ -134,9 +132,13 @@ class Progress(TrainerCallback):
         left = (self.clock.seconds - self._first_second) / max(steps, 1) * (state.max_steps - state.global_step)
         epoch = min(int(state.epoch or 0) + 1, int(args.num_train_epochs))
         return (
-            f"{self.title}: epoch {epoch}/{args.num_train_epochs:.0f}  loss {self.loss:.4f}  "
+            f"{self.title}: epoch {epoch}/{args.num_train_epochs:.0f}  {self._shown_loss}  "
             f"{self.clock.pairs_per_second:.0f} pairs/s  {left // 60:.0f}:{left % 60:02.0f} left"
         )
+
+    @property
+    def _shown_loss(self) -> str:
+        return "loss –" if self.loss is None else f"loss {self.loss:.4f}"
 
     def _say(self, line: str) -> None:
         if self._bar is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
@@ -17,6 +18,7 @@ from pairtune.serve.matcher import Matcher, load_matcher
 
 SILENT_SECONDS = 15.0  # a connection that has not sent a whole header by then is closed
 SHORTEST_TOKEN = 8
+BACKLOG = 2048  # connections that wait to be accepted
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -27,9 +29,11 @@ def run_server(
     check_exposure(host, token)
     with open_socket(host, port) as listener:
         matcher = load_matcher(model, corpus, column, original)
+        listener.listen(BACKLOG)  # whoever reads the next line may come at once
         where = f"[{host}]" if ":" in host else host
         say(f"http://{where}:{listener.getsockname()[1]}/ answers, /docs says what it can be asked; Ctrl-C stops it")
-        make_server(matcher, host, token).run(sockets=[listener])
+        with suppress(KeyboardInterrupt):
+            make_server(matcher, host, token).run(sockets=[listener])
 
 
 def make_server(matcher: Matcher, host: str = "127.0.0.1", token: str | None = None) -> uvicorn.Server:
@@ -44,6 +48,7 @@ def make_server(matcher: Matcher, host: str = "127.0.0.1", token: str | None = N
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        backlog=BACKLOG,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=3,
     )
@@ -114,6 +119,8 @@ def open_socket(host: str, port: int) -> socket.socket:
     """A bound socket; port 0 takes any that is free."""
     listener = None
     try:
+        if not 0 <= port < 1 << 16:  # it would be taken modulo 65,536
+            raise OverflowError("ports go from 0 to 65535")
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,0 +1,55 @@
+"""A model for another runtime, through the host's own back ends."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from pairtune.errors import UserError
+from pairtune.sbert.encoder import find_encoder, load_encoder
+from pairtune.sbert.evaluator import encode
+
+Runtime = Literal["onnx", "openvino"]
+
+PACKAGES: dict[Runtime, tuple[str, ...]] = {"onnx": ("optimum", "onnxruntime"), "openvino": ("optimum", "openvino")}
+LOWEST_COSINE = 0.9999  # float32 on another runtime rounds differently, and no more than that
+SAMPLES = (
+    "a",
+    "How do I sort a list of numbers?",
+    "sorted(iterable, /, *, key=None, reverse=False)",
+    "Wie spät ist es? ¿Qué hora es? 何時ですか",
+    "A sentence that goes on. " * 200,
+)
+
+
+def export_model(name: str, out: Path, runtime: Runtime) -> float:
+    """Write the model to the folder `out`; the lowest cosine between its embeddings of sample texts, before and after.
+
+    `SentenceTransformer(out, backend=runtime)` loads it. What does not encode as before is not kept.
+    """
+    if missing := [package for package in PACKAGES[runtime] if find_spec(package) is None]:
+        raise UserError(f"exporting for {runtime} needs {' and '.join(missing)}: pip install 'pairtune[{runtime}]'")
+    if out.exists():
+        raise UserError(f"{out} is there already: give a folder that is not, or remove it")
+    from sentence_transformers import SentenceTransformer
+
+    expected = encode(load_encoder(name, device="cpu"), SAMPLES)
+    aside = out.with_name(f"{out.name}.part")
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        SentenceTransformer(find_encoder(name), backend=runtime, device="cpu").save_pretrained(str(aside))
+        found = encode(SentenceTransformer(str(aside), backend=runtime, device="cpu"), SAMPLES)
+        lowest = float(np.einsum("ij,ij->i", expected, found).min())
+        if not lowest >= LOWEST_COSINE:
+            raise UserError(
+                f"the exported model encodes differently (lowest cosine {lowest:.4f}, not {LOWEST_COSINE}) and was not kept: "
+                f"try another version of {' or '.join(PACKAGES[runtime])}"
+            )
+        aside.rename(out)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return lowest

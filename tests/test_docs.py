@@ -1,0 +1,241 @@
+"""The documentation is executed: every block of code on every page, in the order of the page; and the site is built."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import typer
+from markdown_it import MarkdownIt
+from typer.testing import CliRunner
+
+from pairtune.cli import app
+from pairtune.recipe import make_recipe, shipped_recipes
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+LANGUAGES = {"python", "bash", "toml", "json", "text", "console"}
+COMMANDS = typer.main.get_command(app).commands
+
+# Parsed with the real command line, every option checked, but not run: what it would take.
+NOT_RUN = {
+    "demo": "minutes: make demo is part of the continuous integration",
+    "serve": "a server does not return: tests/test_serve.py asks one",
+    "export": "needs another runtime: tests/test_export.py",
+    "--engine spark": "needs Java: tests/test_engines_spark.py",
+}
+QUICK = {
+    "train": ["--set", "train.epochs=1", "--set", "train.pairs=64"],
+    "inspect": ["--pairs", "100"],
+}
+
+by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT / "docs").as_posix())
+
+
+@cache
+def tokens(page):
+    """All tokens of a page, those inside paragraphs and cells too."""
+    found = MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8"))
+    return [one for token in found for one in (token, *(token.children or ()))]
+
+
+def blocks(page):
+    return [(token.info.strip(), token.content) for token in tokens(page) if token.type == "fence"]
+
+
+def inline_code(page):
+    return [token.content for token in tokens(page) if token.type == "code_inline"]
+
+
+def command_lines(block):
+    """The commands of a block, continued lines joined, comments left out."""
+    joined = re.sub(r"\\\n\s*", " ", block)
+    return [line for line in joined.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def write_samples(folder):
+    """The files that the pages speak of: pairs as a table, texts to search, pairs as Parquet."""
+    import pandas
+
+    rows = [
+        row
+        for number in range(50)
+        for row in (
+            (f"how do I cook dish {number}", f"heat dish {number} for an hour", 1),
+            (f"how do I cook dish {number}", f"train {number} leaves at noon", 0),
+        )
+    ]
+    with (folder / "pairs.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("question", "answer", "score"), *rows])
+    (folder / "answers.txt").write_text("put it in hot water\nleave the train\n", encoding="utf-8")
+    pandas.DataFrame(rows, columns=["question", "answer", "score"]).to_parquet(folder / "pairs.parquet")
+
+
+def run_python(block, namespace, encoder):
+    exec(compile(re.sub(r"\bminilm\b", encoder, block), "<block>", "exec"), namespace)
+
+
+def run_command(line, encoder):
+    """Run a `pairtune` command in this process, on little data; those in NOT_RUN are parsed only."""
+    words = shlex.split(re.sub(r"\bminilm\b", encoder, line), comments=True)[1:]
+    name = words[0]
+    assert name in COMMANDS, f"there is no command {name!r}: {line}"
+    COMMANDS[name].make_context(name, words[1:]).close()
+    if any(f" {part} " in f" {' '.join(words)} " for part in NOT_RUN):
+        return
+    own_encoder = {"train": ["--model", encoder], "inspect": ["--set", f"encoder={encoder}"]}
+    result = CliRunner().invoke(app, [*words, *QUICK.get(name, ()), *own_encoder.get(name, ())])
+    assert result.exit_code == 0, f"{line}: {result.output}{result.exception!r}"
+    assert result.output.strip(), f"{line} printed nothing"
+
+
+def check_other_command(line):
+    """What a page may ask for besides `pairtune`: a target of the Makefile, a script, an extra, the environment."""
+    words = shlex.split(line, comments=True)
+    if words[0] == "make":
+        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE), f"no such target: {line}"
+    elif words[0] == "python":
+        assert (ROOT / words[1]).is_file(), f"there is no {words[1]}: {line}"
+        options = [word.partition("=")[0] for word in words[2:] if word.startswith("--")]
+        assert all(option in (ROOT / words[1]).read_text() for option in options), f"unknown option: {line}"
+    elif words[:2] == ["pip", "install"]:
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        named = [extra.strip() for group in re.findall(r"\[(.+?)\]", line) for extra in group.split(",")]
+        assert set(named) <= set(extras), f"unknown extra: {line}"
+    else:
+        assert words == ["source", ".venv/bin/activate"], f"a command that no test knows: {line}"
+
+
+@by_page
+def test_the_blocks_of_a_page_run_in_the_order_they_are_shown(page, tmp_path, monkeypatch, request):
+    monkeypatch.chdir(tmp_path)
+    write_samples(tmp_path)
+    namespace = {"__name__": "page"}
+    encoder = request.getfixturevalue("tiny_encoder") if any(kind in ("python", "bash") for kind, _ in blocks(page)) else ""
+    for kind, block in blocks(page):
+        if kind == "python":
+            run_python(block, namespace, encoder)
+        elif kind == "toml":
+            make_recipe({"name": "block", **tomllib.loads(block)})
+        elif kind == "bash":
+            for line in command_lines(block):
+                run_command(line, encoder) if line.startswith("pairtune ") else check_other_command(line)
+
+
+@by_page
+def test_every_block_of_a_page_says_what_it_is(page):
+    unmarked = [token.content for token in tokens(page) if token.type == "code_block"]
+    assert not unmarked, "fence it and name its language, so that it is executed (or ```text)"
+    assert {kind for kind, _ in blocks(page)} <= LANGUAGES
+    if page.name != "cli.md":
+        assert not [block for kind, block in blocks(page) if kind in ("text", "console") and re.match(r"\$? ?pairtune \w", block)]
+
+
+@by_page
+def test_every_link_of_a_page_leads_somewhere(page):
+    targets = [token.attrGet("href") or token.attrGet("src") for token in tokens(page) if token.type in ("link_open", "image")]
+    for target in targets:
+        if not re.match(r"(https?:|#|mailto:)", target):
+            assert (page.parent / target.partition("#")[0]).exists(), target
+
+
+@by_page
+def test_every_command_and_file_that_a_page_names_is_there(page):
+    for code in inline_code(page):
+        if match := re.match(r"pairtune ([a-z]+)(.*)", code):
+            known = {option for parameter in COMMANDS[match[1]].params for option in parameter.opts}
+            assert set(re.findall(r"(?<!\S)--?[a-z][\w-]*", match[2])) <= {*known, "--help", "-h"}, code
+        if re.match(r"(recipes|results|benchmarks|tests|examples|src)/[\w./-]+$", code):
+            assert (ROOT / code).exists(), code
+        folder, slash, rest = code.partition("/")
+        if slash and rest and (ROOT / "recipes" / folder).is_dir():
+            assert code in shipped_recipes(), code
+
+
+def test_the_page_of_the_command_line_is_what_typer_generates():
+    command = [sys.executable, "-m", "typer", "pairtune.cli", "utils", "docs", "--name", "pairtune", "--title", "Command line"]
+    made = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONUTF8": "1"}).stdout
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    assert made.strip() == page.strip(), "the command line has changed: make docs writes docs/reference/cli.md again"
+
+
+def test_every_public_name_and_every_function_of_the_equations_is_on_the_page_of_the_api():
+    import pairtune
+
+    page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"^::: (\S+)$", page, flags=re.MULTILINE))
+    for module, members in re.findall(r"^::: (\S+)\n(?:    .*\n)*?      members: \[(.+)\]$", page, flags=re.MULTILINE):
+        shown |= {f"{module}.{name}" for name in members.split(", ")}
+    for name in pairtune.__all__:
+        thing = getattr(pairtune, name)
+        assert f"{thing.__module__}.{name}" in shown, name
+    functions = [code for code in inline_code(ROOT / "docs" / "equations.md") if re.match(r"(loss|sbert)\.\w+\.\w+", code)]
+    assert len(functions) >= 8
+    for code in functions:
+        name = "pairtune." + code.partition("(")[0]
+        module = importlib.import_module(name.rpartition(".")[0])
+        thing = getattr(module, name.rpartition(".")[2])
+        assert name in shown or isinstance(thing, dict), name
+
+
+def test_the_figures_on_choosing_are_those_of_the_paper_and_of_the_records():
+    from pairtune.report.published import PUBLISHED, published_score
+    from pairtune.results import read_records
+
+    page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
+    records = [record for record in read_records(ROOT / "results") if record.encoder == "minilm"]
+    rows = re.findall(r"^\| `([\w-]+/[\w-]+)` \| .+? \| (\S+) \| (\S+) \| (\S+) \| (\S+) \|$", page, flags=re.MULTILINE)
+    assert len(rows) >= 40
+    for name, metric, paper, ours, seeds in rows:
+        published = published_score(name, metric) or published_score(name, f"{metric}@best")
+        assert paper == f"{published:.3f}", name
+        scores = [record.after["test"][metric] for record in records if record.name == name]
+        assert (ours, seeds) == ((f"{sum(scores) / len(scores):.3f}", str(len(scores))) if scores else ("–", "–")), name
+    known = {f"{score:.3f}" for one in PUBLISHED.values() for score in one.scores.values()}
+    for name in {record.name for record in records}:
+        runs = [record for record in records if record.name == name]
+        scores = [record.after["test"][record.metric] for record in runs]
+        values = [*scores, sum(scores) / len(scores), max(scores) - min(scores), runs[0].before["test"][runs[0].metric]]
+        known |= {f"{value:.3f}" for value in values}
+    temperature = "0.055"
+    assert set(re.findall(r"\b0\.\d{3}\b", page)) <= known | {temperature}
+
+
+class Requests(HTMLParser):
+    """What a browser would fetch from elsewhere on its own while it shows a page."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        wanted = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}
+        self.found += [value for name, value in attrs if wanted.get(tag) == name and re.match(r"(https?:)?//", value or "")]
+
+
+def test_the_site_builds_without_a_warning_and_asks_nothing_of_other_machines(tmp_path):
+    if importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("mkdocstrings") is None:
+        pytest.skip("needs mkdocs: make docs installs it")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
+    assert result.returncode == 0 and "WARNING" not in result.stderr, result.stderr
+    built = list((tmp_path / "site").rglob("*.html"))
+    assert len(built) > len(PAGES)
+    for path in built:
+        page = Requests()
+        page.feed(path.read_text(encoding="utf-8"))
+        assert not page.found, (path.name, page.found)
+    for path in (tmp_path / "site").rglob("*.css"):
+        assert not re.search(r"(@import|url\()\s*['\"]?(https?:)?//", path.read_text(encoding="utf-8")), path.name
+    assert "softmax_term" in (tmp_path / "site" / "reference" / "api.html").read_text(encoding="utf-8")
