@@ -1,11 +1,12 @@
-# make demo | make test | make check | make setup
+# make demo | make test | make check | make docs | make setup
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+DOCUMENTED := $(VENV)/.documented
 WORKERS ?= 2
 
-.PHONY: demo test check setup bench clean
+.PHONY: demo test check docs setup bench clean
 
 demo: setup  ## train the default encoder on the built-in task and show the difference
 	@$(BIN)/pairtune demo
@@ -19,6 +20,10 @@ check: setup  ## style, types, import direction
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
+docs: $(DOCUMENTED)  ## the documentation, into site/
+	@$(BIN)/python -m typer pairtune.cli utils docs --name pairtune --title 'Command line' --output docs/reference/cli.md
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 setup: $(INSTALLED)  ## .venv with everything that is needed
 
 # torch first and pinned: an open range would pull gigabytes of CUDA packages onto a machine without a GPU
@@ -30,5 +35,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $(INSTALLED)
 
+$(DOCUMENTED): $(INSTALLED)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs]'
+	@touch $(DOCUMENTED)
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache

@@ -61,6 +61,7 @@ def test_settings_out_of_range_are_refused(refuse):
     assert "shingle is -1; give 1 or more" in refuse(column="question", shingle=-1)
     assert "by is 'word'; known: words, clusters, neighbours, random" in refuse(column="question", by="word")
     assert "engine is 'polars'; known: duckdb, spark" in refuse(column="question", engine="polars")
+    assert "memory is '2IB'; give" in refuse(column="question", memory="2IB")
     assert "memory is 'much'; give a size such as 2GB or 500MB" in refuse(column="question", memory="much")
     assert "by words needs either a column or a prepared file, and not both" in refuse()
 
@@ -155,8 +156,10 @@ def test_a_prepared_file_of_something_else_is_refused(refuse, source, tmp_path):
     prepare(source, words, column="question")
     pq.write_table(pq.read_table(source)[:2], source)
     assert f"was prepared from {source}; {source} is not that, or has changed: prepare again" in refuse(prepared=words)
-    with pytest.raises(UserError, match="a random order has nothing to prepare"):
+    with pytest.raises(UserError, match="by is 'random'; what can be prepared: words, clusters, neighbours"):
         prepare(source, str(tmp_path / "other"), by="random", column="question")
+    with pytest.raises(UserError, match="clusters is 0 and neighbours is 0; give at least 0"):
+        prepare(source, str(tmp_path / "other"), by="neighbours", column="question", neighbours=0)
 
 
 def test_too_little_memory_is_said(refuse, tmp_path):

@@ -172,6 +172,7 @@ def score(
     file: Annotated[Path | None, typer.Argument(help="Pairs to score: .csv, .tsv, .jsonl or .parquet.")] = None,
     left: Annotated[str, typer.Option(help="The left text; with a file, its column.")] = "left",
     right: Annotated[str, typer.Option(help="The right text; with a file, its column.")] = "right",
+    as_json: JsonFlag = False,
 ) -> None:
     """Print the score of a pair of texts, or of every pair of a file, one per line."""
     from pairtune.sbert.encoder import load_encoder
@@ -179,8 +180,8 @@ def score(
     from pairtune.tasks.table import read_pairs
 
     lefts, rights = read_pairs(file, left, right) if file else ([left], [right])
-    for value in score_pairs(load_encoder(model), lefts, rights):
-        print(f"{value:.6f}")
+    values = [round(float(value), 6) for value in score_pairs(load_encoder(model), lefts, rights)]
+    print(json.dumps({"scores": values}) if as_json else "\n".join(f"{value:.6f}" for value in values))
 
 
 @app.command()
@@ -190,6 +191,7 @@ def search(
     query: Annotated[str | None, typer.Argument(help="What to look for; none: ask at a prompt.")] = None,
     column: Annotated[str, typer.Option(help="The column of the texts, where the corpus is a table.")] = "text",
     top: Annotated[int, typer.Option(help="How many to show.")] = 5,
+    as_json: JsonFlag = False,
 ) -> None:
     """Find the nearest texts of a corpus; the index is kept beside it."""
     from pairtune.sbert.encoder import load_encoder
@@ -200,8 +202,11 @@ def search(
     encoder = load_encoder(model)
     index = open_index(encoder, texts, beside=corpus)
     for text in [query] if query is not None else ask("search: "):
-        for value, found in index.search(encoder, text, top):
-            print(f"{value:.4f}  {found}")
+        matches = [{"score": round(value, 6), "text": found} for value, found in index.search(encoder, text, top)]
+        if as_json:
+            print(json.dumps({"query": text, "matches": matches}))
+        else:
+            print("\n".join(f"{match['score']:.4f}  {match['text']}" for match in matches))
 
 
 @app.command()
@@ -332,14 +337,16 @@ def prepare(
 
 
 @app.command()
-def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo")) -> None:
+def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo"), as_json: JsonFlag = False) -> None:
     """Train the default encoder to find a function from what it does, and show the difference."""
     from pairtune.demo import show_searches
     from pairtune.recipe import read_recipe
     from pairtune.train import run_seeds
 
     runs = run_seeds(read_recipe("stdlib/demo"), (1,), out=out, resume=True)
-    print_runs(runs, out, as_json=False)
+    print_runs(runs, out, as_json)
+    if as_json:
+        return
     before, after = (scores["test"]["HP@1"] for scores in (runs[0].before, runs[0].after))
     show_searches(out / "model", screen)
     print(f"HP@1 {before:.3f} → {after:.3f}")

@@ -81,7 +81,7 @@ class Outcome(Part):
     rival_score: list[float] | None = None
 
 
-class Tested(Part):
+class Judged(Part):
     """The test pairs that were kept (the queries, in a search), out of `total`, and their scores before and after.
 
     query: which of them compete, as numbers.
@@ -104,7 +104,7 @@ class Evidence(Part):
     kind: str
     threshold: float
     stages: list[Watched]
-    test: Tested | None = None
+    test: Judged | None = None
 
 
 def read_evidence(path: Path) -> Evidence | None:

@@ -59,6 +59,7 @@ class TrainSettings(Settings):
 
     pairs: at most so many of the task's training pairs, drawn by seed. file: a Parquet file to train on instead of them,
     in its own order unless `order` says otherwise, read as it is needed; columns: its left, right and label column.
+    report_to: where the host sends the figures of the training as well, such as tensorboard.
     """
 
     epochs: int = Field(5, ge=1)
@@ -76,6 +77,7 @@ class TrainSettings(Settings):
     pairs: int = Field(0, ge=0)
     file: str = ""
     columns: tuple[str, ...] = Field(("left", "right", "label"), min_length=2, max_length=3)
+    report_to: tuple[str, ...] = ()
 
 
 class Stage(Settings):

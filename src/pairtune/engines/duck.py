@@ -173,7 +173,7 @@ def _explained(problem: BaseException, what: str) -> BaseException:
         return problem
     message = str(problem).strip().splitlines()[0]
     if any(sign in message for sign in FULL_DISK):
-        return UserError(f"{what}: the disk is full ({message}); make room or choose another output: nothing was written")
+        return UserError(f"{what}: the disk is full; make room or choose another output: nothing was written")
     if isinstance(problem, duckdb.OutOfMemoryException):
         return UserError(f"{what}: the memory limit is too low ({message}); give more")
     return UserError(f"{what}: {message}")

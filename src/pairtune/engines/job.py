@@ -64,7 +64,7 @@ def memory_bytes(memory: str | None) -> int | None:
     """
     if memory is None:
         return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?B)", memory.strip().upper())
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*((?:[KMGT]I?)?B)", memory.strip().upper())
     if not match or not float(match[1]):
         raise UserError(f"memory is {memory!r}; give a size such as 2GB or 500MB")
     return int(float(match[1]) * UNITS[match[2]])

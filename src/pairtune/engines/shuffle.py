@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Literal
 
-from pairtune.engines.columns import kind_of_column
+from pairtune.engines.columns import EXPECTED, kind_of_column
 from pairtune.engines.files import open_source, written_aside
 from pairtune.engines.job import By, Job, ShuffleReport, memory_bytes
 from pairtune.errors import UserError
@@ -57,15 +57,13 @@ def shuffle(
 
 
 def _log(job: Job, report: ShuffleReport) -> None:
-    if job.by == "random":
-        return say(f"{report.rows:,} rows in random order")
-    say(str(report))
+    say(f"{report.rows:,} rows in random order" if job.by == "random" else str(report))
     if report.rows < job.group_size:
         say(f"there are fewer rows than group_size = {job.group_size}: no group can be full")
     elif job.group_size > 1 and report.alone > MOSTLY_ALONE * report.rows:
-        advice = "use shingle = 1" if job.shingle > 1 else "shuffle by something that more rows share"
+        texts = "; if the column holds texts, shuffle by words" if job.by == "clusters" else ""
+        advice = "use shingle = 1" if job.shingle > 1 else f"shuffle by something that more rows share{texts}"
         say(f"most rows share nothing with another, and the order is nearly random: {advice}")
-    return None
 
 
 def prepare(
@@ -85,8 +83,10 @@ def prepare(
     target: a Parquet file with one column, `words`, row by row of the source. From a column of vectors, the word is the
     nearest of `clusters` k-means centroids (0: √N of them), or the words are the nearest `neighbours` rows.
     """
-    if by == "random":
-        raise UserError("a random order has nothing to prepare: shuffle by random directly")
+    if by not in EXPECTED:
+        raise UserError(f"by is {by!r}; what can be prepared: {', '.join(EXPECTED)}")
+    if clusters < 0 or neighbours < 1:
+        raise UserError(f"clusters is {clusters} and neighbours is {neighbours}; give at least 0 (for √N) and at least 1")
     memory_bytes(memory)
     opened = open_source(source)
     kind = kind_of_column(opened, by, column)

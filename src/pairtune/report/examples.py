@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-from pairtune.evidence import Evidence, Outcome, Tested
+from pairtune.evidence import Evidence, Judged, Outcome
 
 COUNT = 6
 
@@ -57,7 +57,7 @@ class Answer:
     rival: str
 
 
-def _searched(tested: Tested, outcome: Outcome) -> dict[int, Answer]:
+def _searched(tested: Judged, outcome: Outcome) -> dict[int, Answer]:
     assert outcome.rank is not None and outcome.right is not None and outcome.rival is not None
     columns = zip(tested.query, tested.left, outcome.right, outcome.rank, outcome.rival, strict=True)
     return {query: Answer(left, right, rank, rival) for query, left, right, rank, rival in columns if rank}
@@ -97,7 +97,7 @@ def _of_queries(before: dict[int, Answer], after: dict[int, Answer], count: int)
     return Examples([example(query) for query in wins], [example(query) for query in worst])
 
 
-def _of_pairs(evidence: Evidence, tested: Tested, count: int) -> Examples:
+def _of_pairs(evidence: Evidence, tested: Judged, count: int) -> Examples:
     """An error is the distance between a pair's place among all scores and where its label would have it, both in 0 … 1.
 
     Places, not scores: a training may move all cosines without putting any pair before another.

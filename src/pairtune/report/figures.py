@@ -83,6 +83,7 @@ def plot_dev(shown: Sequence[Shown]) -> go.Figure:
             name="kept",
             showlegend=False,
             hoverinfo="skip",
+            cliponaxis=False,
         )
     return epoch_axis(figure, count_epochs(shown)).update_layout(showlegend=len(shown) > 1)
 
@@ -190,7 +191,7 @@ def split_scores(evidence: Evidence, outcome: Outcome) -> tuple[np.ndarray, np.n
 
 def plot_precision(shown: Sequence[Shown]) -> go.Figure | None:
     """Precision against recall as the threshold falls, before (dotted) and after."""
-    figure = plain_figure("recall", height=320)
+    figure = plain_figure("recall", height=250 if len(shown) == 1 else 340)
     for place, one in enumerate(shown):
         if one.evidence is None or one.evidence.test is None:
             continue

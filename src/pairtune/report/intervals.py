@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pairtune.evidence import Evidence, Outcome, Tested
+from pairtune.evidence import Evidence, Judged, Outcome
 from pairtune.metrics import score_ranks, scores_per_item
 from pairtune.metrics.table import METRICS, Scored
 from pairtune.pairs import PairSet
@@ -57,7 +57,7 @@ def find_intervals(evidence: Evidence, metric: str, before: dict[str, float], af
     )
 
 
-def make_figure(evidence: Evidence, tested: Tested, outcome: Outcome, recorded: dict[str, float], metric: str) -> Figure:
+def make_figure(evidence: Evidence, tested: Judged, outcome: Outcome, recorded: dict[str, float], metric: str) -> Figure:
     """The metric as a function of which items are looked at: queries where it is a mean over them, else pairs."""
     if outcome.rank is not None:
         ranks = np.array([rank or np.inf for rank in outcome.rank])

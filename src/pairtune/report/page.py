@@ -79,6 +79,7 @@ def render(shown: Sequence[Shown]) -> str:
         scores=rows,
         published={one.run.name: PUBLISHED[one.run.name] for one in shown if one.run.name in PUBLISHED},
         settings=describe_settings(shown),
+        notes=list(dict.fromkeys(note for one in shown for note in one.run.notes)),
         curves=curves(shown),
         separation=[(one.label, separation(one)) for one in shown if one.evidence and one.evidence.test],
         precision=precision(shown),

@@ -56,12 +56,15 @@ def explain_metric(metric: str) -> str:
     """What a metric says, with its cut in place of k.
 
     >>> explain_metric("P@1")
-    'share of positives among the first 1'
+    'share of positives in the first place'
     """
     if metric in METRICS:
         return METRICS[metric].says
     name, _, cut = metric.partition("@")
-    return METRICS[f"{name}@k"].says.replace("@k", f"@{cut}").replace(" first k", f" first {cut}")
+    place = "in the first place" if cut == "1" else f"among the first {cut}"
+    return (
+        METRICS[f"{name}@k"].says.replace("@k", f"@{cut}").replace("among the first k", place).replace("first k", f"first {cut}")
+    )
 
 
 def verdict(row: ScoreRow) -> str:

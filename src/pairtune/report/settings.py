@@ -9,6 +9,8 @@ from typing import Any
 from pairtune.report.read import Shown
 from pairtune.results import Run
 
+OWN = ("command", "training time", "finished", "model")  # every run has its own
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -19,8 +21,8 @@ class Setting:
 
     @property
     def differs(self) -> bool:
-        """Whether the runs are not alike in this."""
-        return len(set(self.values)) > 1
+        """Whether the runs are not alike in this, where they might have been."""
+        return len(set(self.values)) > 1 and self.name not in OWN
 
 
 @dataclass(frozen=True)

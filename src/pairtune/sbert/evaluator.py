@@ -122,7 +122,8 @@ def evaluate_task(
 class PairEvaluator(SentenceEvaluator):
     """A split of pairs as an evaluator of the host's trainer: metrics by name, the main one as `primary_metric`.
 
-    >>> evaluator = PairEvaluator(task.dev, "Spearman", ("Spearman", "Pearson"), name="stsb-dev")   # doctest: +SKIP
+    >>> PairEvaluator(PairSet.of(["a"], ["b"]), "Spearman", ("Spearman", "Pearson"), name="stsb-dev").primary_metric
+    'stsb-dev_Spearman'
     """
 
     def __init__(

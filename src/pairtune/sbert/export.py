@@ -16,6 +16,11 @@ from pairtune.sbert.evaluator import encode
 Runtime = Literal["onnx", "openvino"]
 
 PACKAGES: dict[Runtime, tuple[str, ...]] = {"onnx": ("optimum", "onnxruntime"), "openvino": ("optimum", "openvino")}
+INSTALL: dict[Runtime, str] = {
+    "onnx": "pip install 'sentence-transformers[onnx]', as soon as there is an optimum-onnx for transformers 5 "
+    "(0.1.0 is not: it asks for less than 4.58); until then use --openvino",
+    "openvino": "pip install 'pairtune[openvino]'",
+}
 LOWEST_COSINE = 0.9999  # float32 on another runtime rounds differently, and no more than that
 SAMPLES = (
     "a",
@@ -32,7 +37,7 @@ def export_model(name: str, out: Path, runtime: Runtime) -> float:
     `SentenceTransformer(out, backend=runtime)` loads it. What does not encode as before is not kept.
     """
     if missing := [package for package in PACKAGES[runtime] if find_spec(package) is None]:
-        raise UserError(f"exporting for {runtime} needs {' and '.join(missing)}: pip install 'pairtune[{runtime}]'")
+        raise UserError(f"exporting for {runtime} needs {' and '.join(missing)}: {INSTALL[runtime]}")
     if out.exists():
         raise UserError(f"{out} is there already: give a folder that is not, or remove it")
     from sentence_transformers import SentenceTransformer
@@ -50,6 +55,8 @@ def export_model(name: str, out: Path, runtime: Runtime) -> float:
                 f"try another version of {' or '.join(PACKAGES[runtime])}"
             )
         aside.rename(out)
+    except ImportError as problem:
+        raise UserError(f"the packages for {runtime} do not go together ({problem}): {INSTALL[runtime]}") from problem
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return lowest

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pairtune.evidence import EVIDENCE, MOST_ITEMS, Evidence, Outcome, Tested, shorten
+from pairtune.evidence import EVIDENCE, MOST_ITEMS, Evidence, Judged, Outcome, shorten
 from pairtune.folder import RunFolder, write_whole
 from pairtune.metrics import distinct_queries
 from pairtune.pairs import PairSet, Task
@@ -56,7 +56,7 @@ def choose_items(pairs: PairSet) -> np.ndarray:
     return np.flatnonzero(np.isin(query, kept if len(kept) else shuffled[:1]))
 
 
-def describe_test(task: Task, before: Outcome, after: Outcome) -> Tested:
+def describe_test(task: Task, before: Outcome, after: Outcome) -> Judged:
     """The kept test pairs beside their scores."""
     pairs, rows = task.test, choose_items(task.test)
     queries = distinct_queries(pairs.query)
@@ -65,7 +65,7 @@ def describe_test(task: Task, before: Outcome, after: Outcome) -> Tested:
         first = {query: row for row, query in reversed(list(enumerate(pairs.query)))}
         rows = np.array([first[queries[place]] for place in rows], np.int64)
     number = {query: place for place, query in enumerate(queries)}
-    return Tested(
+    return Judged(
         total=total,
         left=[shorten(pairs.left[row]) for row in rows],
         right=[shorten(pairs.right[row]) for row in rows],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,13 @@ import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
+from transformers.integrations.integration_utils import (
+    INTEGRATION_TO_CALLBACK,
+    TensorBoardCallback,
+    get_available_reporting_integrations,
+)
 
+from pairtune.errors import UserError
 from pairtune.pairs import Task
 from pairtune.recipe import Stage
 from pairtune.sbert.callbacks import Seal
@@ -51,6 +58,7 @@ def make_trainer(
     keep_best: bool,
 ) -> PairTrainer:
     """A trainer that follows one stage of a recipe, quiet but for our own progress."""
+    check_reporters(stage.train.report_to)
     evaluator = PairEvaluator.of_task(task)
     arguments = training_arguments(
         stage,
@@ -76,6 +84,7 @@ def make_trainer(
         callbacks=[*callbacks, Reorder(), *learned, Seal()],
     )
     trainer.bias_correction = stage.train.bias_correction
+    keep_logs(trainer, folder.parents[1] / "logs" / folder.name)
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
     return trainer
@@ -99,8 +108,24 @@ def training_arguments(stage: Stage, seed: int, folder: Path, **more: Any) -> Se
         eval_strategy="epoch",
         save_strategy="epoch",
         save_total_limit=2,
-        report_to=[],
+        report_to=list(settings.report_to),
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available(),
         **more,
     )
+
+
+def check_reporters(names: Sequence[str]) -> None:
+    """The host knows each of them, and it is installed."""
+    for name in names:
+        if name not in INTEGRATION_TO_CALLBACK:
+            raise UserError(f"train.report_to names {name!r}; sentence-transformers knows {', '.join(INTEGRATION_TO_CALLBACK)}")
+        if name not in get_available_reporting_integrations():
+            raise UserError(f"train.report_to names {name}, which is not installed here: pip install {name}")
+
+
+def keep_logs(trainer: PairTrainer, folder: Path) -> None:
+    """TensorBoard's files go beside the checkpoints, not among them: those are dropped when the run is done."""
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:
+            callback.logging_dir = str(folder)

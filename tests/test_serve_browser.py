@@ -1,0 +1,146 @@
+"""The page in a real browser: it searches, scores, escapes, asks for the token, and asks no other machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from browsing import assert_no_errors, assert_only_this_machine_was_asked, forget, needs_chromium, open_chromium
+from serving import CORPUS, load_both, serving
+
+pytest.importorskip("fastapi", reason="pip install 'pairtune[serve]'")
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser"), needs_chromium]
+
+
+@pytest.fixture(scope="module")
+def both(tiny_encoder, tmp_path_factory):
+    return load_both(tiny_encoder, tmp_path_factory.mktemp("served"))
+
+
+@pytest.fixture(scope="module")
+def url(both):
+    with serving(both) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with open_chromium() as driver:
+        yield driver
+
+
+@pytest.fixture
+def browser(chromium):
+    """The browser, with empty logs; afterwards nothing was asked of others and nothing went wrong unnoticed."""
+    forget(chromium)
+    yield chromium
+    assert_only_this_machine_was_asked(chromium)
+    assert_no_errors(chromium, besides="401 (Unauthorized)")  # the browser's own line about the token
+
+
+def texts(driver, selector: str) -> list[str]:
+    return [element.text for element in driver.find_elements("css selector", selector)]
+
+
+def wait_for(driver, selector: str, many: int = 1):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    return WebDriverWait(driver, 20).until(
+        lambda _: (
+            len(found := driver.find_elements("css selector", selector)) >= many
+            and all(e.is_displayed() for e in found)
+            and found
+        )
+    )
+
+
+def test_typing_a_text_shows_both_lists_best_first(browser, url, both):
+    from selenium.webdriver.common.keys import Keys
+
+    browser.get(url)
+    wait_for(browser, "#query").pop().send_keys("remove a file", Keys.ENTER)
+    wait_for(browser, "#found article", 2)
+    assert texts(browser, "#found h2")[0].startswith("Tuned") and texts(browser, "#found h2")[1].startswith("Original")
+    for side, loaded in zip(("tuned", "original"), both.sides, strict=True):
+        cosines = loaded.model.similarity(loaded.model.encode(["remove a file"]), loaded.model.encode(CORPUS))[0]
+        expected = [CORPUS[place] for place in cosines.argsort(descending=True)]
+        assert texts(browser, f".{side} .text") == expected
+        assert texts(browser, f".{side} .score")[0].startswith(f"{cosines.max():.3f}")
+    assert "of 8 texts" in browser.find_element("id", "search-status").text
+
+
+def test_markup_in_the_corpus_stays_text(browser, url):
+    browser.get(url)
+    wait_for(browser, "#query").pop().send_keys("document title script")
+    found = wait_for(browser, ".tuned .text", len(CORPUS))
+    assert CORPUS[5] in [element.text for element in found]
+    assert browser.title == "pairtune" and not browser.find_elements("css selector", ".text b, .text script")
+
+
+def test_two_texts_are_scored_from_the_keyboard_alone(browser, url, both):
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    browser.get(url)
+    wait_for(browser, "#query")
+    keys = ActionChains(browser)
+    keys.key_down(Keys.SHIFT).send_keys(Keys.TAB).key_up(Keys.SHIFT).send_keys(Keys.ARROW_RIGHT, Keys.TAB, "a red car", Keys.TAB)
+    keys.send_keys("a crimson automobile").key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(Keys.CONTROL).perform()
+    wait_for(browser, ".gauge strong", 2)
+    left, right = both.sides[0].model.encode(["a red car", "a crimson automobile"])
+    assert texts(browser, ".gauge strong")[0] == f"{both.sides[0].model.similarity(left, right).item():.3f}"
+
+
+def test_a_pasted_list_is_scored_and_a_line_that_is_no_pair_is_named(browser, url):
+    browser.get(url)
+    wait_for(browser, "#tab-list").pop().click()
+    lines = browser.find_element("id", "lines")
+    browser.execute_script("arguments[0].value = 'a cat\\ta dog\\n\\none | two\\nalone'", lines)
+    button = browser.find_element("css selector", "#list .go")
+    button.click()
+    wait_for(browser, "#list-status.bad")
+    assert browser.find_element("id", "list-status").text.startswith("line 4 is no pair")
+    browser.execute_script("arguments[0].value = 'a cat\\ta dog\\n\\none | two'", lines)
+    button.click()
+    wait_for(browser, "#table tbody tr", 2)
+    assert [row.split()[2:] for row in texts(browser, "#table tbody tr")] == [["a", "cat", "a", "dog"], ["one", "two"]]
+    browser.find_element("id", "against").send_keys("a kitten")
+    browser.execute_script("arguments[0].value = 'an aeroplane\\na cat'", lines)
+    button.click()
+    wait_for(browser, "#table th:nth-child(3):last-child")
+    assert texts(browser, "#table tbody td:last-child") == ["a cat", "an aeroplane"]  # ranked
+
+
+def test_the_page_asks_for_the_token_until_it_is_right(browser, both):
+    from selenium.webdriver.common.keys import Keys
+
+    with serving(both, token="correct-horse") as url:
+        browser.get(url)
+        wait_for(browser, "#ask[open] #token").pop().send_keys("wrong", Keys.ENTER)
+        wait_for(browser, "#ask[open] #token").pop().send_keys("correct-horse", Keys.ENTER)
+        wait_for(browser, "#query").pop().send_keys("remove a file", Keys.ENTER)
+        assert len(wait_for(browser, ".tuned li", len(CORPUS))) == len(CORPUS)
+        browser.execute_script("sessionStorage.clear()")
+
+
+def test_the_description_page_lists_the_routes_and_tries_one(browser, url):
+    browser.get(f"{url}/docs")
+    wait_for(browser, "article", 3)
+    assert texts(browser, "article h2") == ["GET /api/about", "POST /api/search", "POST /api/score"] or texts(
+        browser, "article h2"
+    ) == ["GET/api/about", "POST/api/search", "POST/api/score"]
+    browser.find_elements("css selector", "article button")[2].click()
+    wait_for(browser, "article:nth-child(3) pre")
+    assert '"scores"' in browser.find_element("css selector", "article:nth-child(3) pre").text
+
+
+def test_the_page_fits_a_phone(browser, url):
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+    )
+    try:
+        browser.get(url)
+        wait_for(browser, "#query").pop().send_keys("remove a file")
+        wait_for(browser, "#found article", 2)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
