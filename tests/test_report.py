@@ -142,6 +142,17 @@ def test_what_an_interrupted_run_has_seen_is_not_lost(tmp_path, tiny_encoder, fi
     assert resumed == whole
 
 
+def test_every_stage_is_watched_triplets_too(tmp_path, tiny_encoder):
+    stages = [{"loss": {"kind": "bsc"}}, {"loss": {"kind": "triplet"}, "order": {"by": "uniform"}}]
+    recipe = make_small_recipe(tiny_encoder, train={"epochs": 1}, stages=stages)
+    run(recipe, 1, out=tmp_path / "run", task=ranking_task())
+    first, second = read_evidence(tmp_path / "run" / "evidence.json").stages
+    assert (first.order, second.order) == ("examples", "uniform")
+    assert not all(first.snapshots[1].positive) and all(second.snapshots[1].positive)  # a triplet's two texts belong together
+    text = write_report([tmp_path / "run"], tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Stage 1, epoch 1" in text and "Stage 2, epoch 1" in text and "; then triplet" in text
+
+
 def test_a_sample_of_an_epoch_is_made_of_whole_batches_spread_over_it():
     from pairtune.sbert.watch import choose_batches
 

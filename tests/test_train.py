@@ -29,12 +29,12 @@ def sentence(rng):
 
 
 def small_pairs(count, seed):
-    """Pairs of sentences whose label is the share of words they have in common."""
+    """Each left text with a near and a random right text; the label is the share of words they have in common."""
     rng = np.random.default_rng(seed)
-    left = [sentence(rng) for _ in range(count)]
-    right = [sentence(rng) if rng.random() < 0.5 else f"a {text}" for text in left]
-    label = [len(set(a.split()) & set(b.split())) / 4 for a, b in zip(left, right, strict=True)]
-    return PairSet.of(left, right, np.clip(label, 0, 1))
+    left = [text for _ in range(count // 2) for text in [sentence(rng)] * 2]
+    right = [sentence(rng) if row % 2 else f"a {text}" for row, text in enumerate(left)]
+    label = [len(set(a.split()) & set(b.split())) / len(set(a.split())) for a, b in zip(left, right, strict=True)]
+    return PairSet.of(left, right, label)
 
 
 @pytest.fixture(scope="module")

@@ -87,7 +87,7 @@ def describe_time(seconds: float) -> str:
     """Seconds as a person says them.
 
     >>> describe_time(75), describe_time(4000)
-    ('1 min 15 s', '1 h 7 min')
+    ('1 min 15 s', '1 h 6 min')
     """
     minutes, rest = divmod(round(seconds), 60)
     if minutes >= 60:

@@ -1,0 +1,70 @@
+"""What the commands share: the app, their common options, and how figures are printed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from pairtune.errors import UserError
+
+if TYPE_CHECKING:
+    from pairtune.pairs import Task
+
+app = typer.Typer(
+    help="Fine-tune sentence encoders to score pairs of texts.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+screen = Console()
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one flat JSON object instead of a table.")]
+DataFile = Annotated[Path | None, typer.Option("--data", help="Your own pairs: .csv, .tsv, .jsonl or .parquet.")]
+LeftColumn = Annotated[str, typer.Option("--left", help="With --data: the column of the left text.")]
+RightColumn = Annotated[str, typer.Option("--right", help="With --data: the column of the right text.")]
+LabelColumn = Annotated[str | None, typer.Option("--label", help="With --data: the column of the label; none: all are positive.")]
+Split = Annotated[str, typer.Option(help="train, dev, test, or an extra split of the task.")]
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    """Fine-tune sentence encoders to score pairs of texts."""
+    if version:
+        from pairtune import __version__
+
+        print(__version__)
+        raise typer.Exit
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+
+def read_own_data(data: Path | None, left: str, right: str, label: str | None) -> Task | None:
+    """The user's own pairs as a task, where there are any."""
+    from pairtune.tasks.table import read_table
+
+    return None if data is None else read_table(data, left, right, label)
+
+
+def choose_task(name: str | None, own: Task | None) -> Task:
+    """The user's own task, or the named one."""
+    from pairtune.tasks import load_task
+
+    if (name is None) == (own is None):
+        raise UserError("give either the name of a task (pairtune tasks lists them) or your own pairs with --data")
+    return own or load_task(str(name))
+
+
+def print_scores(values: dict[str, float], as_json: bool) -> None:
+    """Figures by name: a JSON object, or a line each."""
+    if as_json:
+        print(json.dumps({name: round(value, 6) for name, value in values.items()}))
+    else:
+        print("\n".join(f"{name:<10} {value:.4f}" for name, value in values.items()))

@@ -1,0 +1,69 @@
+"""Parquet files of any size: shuffle, prepare."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pairtune.cli.common import app
+
+if TYPE_CHECKING:
+    pass
+
+
+@app.command()
+def shuffle(
+    source: Annotated[str, typer.Argument(metavar="IN", help="Parquet: a file, a folder or a glob.")],
+    target: Annotated[str, typer.Argument(metavar="OUT", help="The ordered file (a folder of parts with Spark).")],
+    by: Annotated[str, typer.Option(help="words, clusters, neighbours or random.")] = "words",
+    column: Annotated[str | None, typer.Option(help="The column that holds what rows may share.")] = None,
+    group_size: Annotated[int, typer.Option(help="How many rows that share something stand together.")] = 8,
+    shingle: Annotated[int, typer.Option(help="How many words two rows must share.")] = 1,
+    seed: Annotated[int, typer.Option(help="Another seed, another order.")] = 0,
+    engine: Annotated[str, typer.Option(help="duckdb, in this process; or spark, on a cluster.")] = "duckdb",
+    memory: Annotated[str | None, typer.Option(help="What the engine may hold in memory: 2GB; the rest goes to disk.")] = None,
+    master: Annotated[str | None, typer.Option(help="Where Spark runs: local[2], spark://host:7077, yarn.")] = None,
+    prepared: Annotated[str | None, typer.Option(help="The file that `pairtune prepare` made from IN.")] = None,
+    rows_only: Annotated[bool, typer.Option("--rows-only", help="Write the row numbers only.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
+) -> None:
+    """Order the rows of Parquet files so that hard negatives stand together (Algorithm 2), at any size."""
+    from pairtune.engines import shuffle as shuffle_files
+
+    shuffle_files(
+        source,
+        target,
+        by=by,  # type: ignore[arg-type]  # checked there, with a message
+        column=column,
+        group_size=group_size,
+        shingle=shingle,
+        seed=seed,
+        engine=engine,  # type: ignore[arg-type]
+        memory=memory,
+        master=master,
+        prepared=prepared,
+        rows_only=rows_only,
+        overwrite=overwrite,
+    )
+    print(target)
+
+
+@app.command()
+def prepare(
+    source: Annotated[str, typer.Argument(metavar="IN", help="Parquet: a file, a folder or a glob.")],
+    target: Annotated[str, typer.Argument(metavar="OUT", help="The prepared file, for `pairtune shuffle --prepared`.")],
+    column: Annotated[str, typer.Option(help="The column that holds what rows may share.")],
+    by: Annotated[str, typer.Option(help="words, clusters or neighbours.")] = "words",
+    clusters: Annotated[int, typer.Option(help="By clusters of vectors: how many, 0 for √N.")] = 0,
+    neighbours: Annotated[int, typer.Option(help="By neighbours of vectors: how many.")] = 8,
+    seed: Annotated[int, typer.Option(help="Seed of the clustering.")] = 0,
+    memory: Annotated[str | None, typer.Option(help="What the engine may hold in memory: 2GB.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
+) -> None:
+    """Do once what a shuffle needs for every epoch: find the words of each row."""
+    from pairtune.engines import prepare as prepare_files
+
+    options = {"clusters": clusters, "neighbours": neighbours, "seed": seed, "memory": memory, "overwrite": overwrite}
+    prepare_files(source, target, by=by, column=column, **options)  # type: ignore[arg-type]
+    print(target)

@@ -1,0 +1,147 @@
+"""Scores of models, of other systems, of pairs: tasks, evaluate, metrics, score, search."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from pairtune.cli.common import (
+    DataFile,
+    JsonFlag,
+    LabelColumn,
+    LeftColumn,
+    RightColumn,
+    Split,
+    app,
+    choose_task,
+    print_scores,
+    read_own_data,
+    screen,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+@app.command()
+def tasks(as_json: JsonFlag = False) -> None:
+    """List the tasks: found where, rows per split, or how to get them."""
+    from pairtune.tasks import TASKS, task_status
+
+    found = {name: task_status(name) for name in TASKS}
+    if as_json:
+        print(
+            json.dumps(
+                {name: {"found": status.found, "rows": status.rows, "says": status.says} for name, status in found.items()}
+            )
+        )
+        return
+    table = Table("task", "kind", "metric", "train", "dev", "test", "status")
+    for name, status in found.items():
+        rows = [f"{status.rows[split]:,}" if status.found else "–" for split in ("train", "dev", "test")]
+        table.add_row(name, TASKS[name].kind, TASKS[name].metric, *rows, status.says)
+    screen.print(table)
+
+
+@app.command()
+def evaluate(
+    model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
+    task: Annotated[str | None, typer.Argument(help="A task, unless --data is given.")] = None,
+    split: Split = "test",
+    data: DataFile = None,
+    left: LeftColumn = "left",
+    right: RightColumn = "right",
+    label: LabelColumn = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Score a model on a split of a task."""
+    chosen = choose_task(task, read_own_data(data, left, right, label))
+    from pairtune.sbert.encoder import load_encoder
+    from pairtune.sbert.evaluator import evaluate_task
+
+    print_scores(evaluate_task(load_encoder(model), chosen, [split])[split], as_json)
+
+
+@app.command()
+def metrics(
+    task: Annotated[str, typer.Argument(help="The task whose split was scored.")],
+    scores: Annotated[
+        Path, typer.Option(help="One number per line in the split's order (in a search: query by query), or .npy.")
+    ],
+    split: Split = "test",
+    dev_scores: Annotated[Path | None, typer.Option(help="Scores of the dev split: the threshold of F1 is chosen there.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Score any system's numbers, so that BM25 or a cross-encoder stands on the same footing."""
+    from pairtune.metrics import best_threshold, score_split
+    from pairtune.tasks.scores import read_scores
+
+    chosen = choose_task(task, None)
+    pairs = chosen.split(split)
+    threshold = None
+    if dev_scores is not None and "F1" in chosen.metrics:
+        threshold = best_threshold(read_scores(dev_scores, chosen.dev), chosen.dev.positives(chosen.threshold))
+    values = score_split(pairs, read_scores(scores, pairs), chosen.metrics, positive_above=chosen.threshold, threshold=threshold)
+    print_scores(values, as_json)
+    if "F1" in chosen.metrics and threshold is None:
+        print("F1 needs a threshold from dev: give --dev-scores; F1@best is chosen on the scored set itself", file=sys.stderr)
+
+
+@app.command()
+def score(
+    model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
+    file: Annotated[Path | None, typer.Argument(help="Pairs to score: .csv, .tsv, .jsonl or .parquet.")] = None,
+    left: Annotated[str, typer.Option(help="The left text; with a file, its column.")] = "left",
+    right: Annotated[str, typer.Option(help="The right text; with a file, its column.")] = "right",
+    as_json: JsonFlag = False,
+) -> None:
+    """Print the score of a pair of texts, or of every pair of a file, one per line."""
+    from pairtune.sbert.encoder import load_encoder
+    from pairtune.sbert.evaluator import score_pairs
+    from pairtune.tasks.table import read_pairs
+
+    lefts, rights = read_pairs(file, left, right) if file else ([left], [right])
+    values = [round(float(value), 6) for value in score_pairs(load_encoder(model), lefts, rights)]
+    print(json.dumps({"scores": values}) if as_json else "\n".join(f"{value:.6f}" for value in values))
+
+
+@app.command()
+def search(
+    model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
+    corpus: Annotated[Path, typer.Argument(help="Texts to search: one per line, or a table with --column.")],
+    query: Annotated[str | None, typer.Argument(help="What to look for; none: ask at a prompt.")] = None,
+    column: Annotated[str, typer.Option(help="The column of the texts, where the corpus is a table.")] = "text",
+    top: Annotated[int, typer.Option(help="How many to show.")] = 5,
+    as_json: JsonFlag = False,
+) -> None:
+    """Find the nearest texts of a corpus; the index is kept beside it."""
+    from pairtune.sbert.encoder import load_encoder
+    from pairtune.sbert.search import open_index
+    from pairtune.tasks.table import read_texts
+
+    texts = read_texts(corpus, column)
+    encoder = load_encoder(model)
+    index = open_index(encoder, texts, beside=corpus)
+    for text in [query] if query is not None else ask("search: "):
+        matches = [{"score": round(value, 6), "text": found} for value, found in index.search(encoder, text, top)]
+        if as_json:
+            print(json.dumps({"query": text, "matches": matches}))
+        else:
+            print("\n".join(f"{match['score']:.4f}  {match['text']}" for match in matches))
+
+
+def ask(prompt: str) -> Any:
+    """Lines from the user until an empty one or the end of input."""
+    while True:
+        try:
+            line = input(prompt).strip()
+        except EOFError:
+            return
+        if not line:
+            return
+        yield line

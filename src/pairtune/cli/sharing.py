@@ -1,0 +1,65 @@
+"""Showing a run and using its model elsewhere: report, serve, export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pairtune.cli.common import JsonFlag, app, print_scores
+from pairtune.errors import UserError
+
+if TYPE_CHECKING:
+    pass
+
+
+@app.command()
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, such as runs/demo; several are compared.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="The page; default RUN/report.html, for several runs report.html here.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+) -> None:
+    """Write one page, which needs no network, that shows what training has done; several runs are compared."""
+    from pairtune.report.page import write_report
+
+    page = write_report(runs, out or (runs[0] if len(runs) == 1 else Path()) / "report.html")
+    print(page)
+    if show:
+        typer.launch(page.resolve().as_uri())
+
+
+@app.command()
+def serve(
+    model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
+    corpus: Annotated[Path | None, typer.Option(help="Texts to search: one per line, or a table with --column.")] = None,
+    column: Annotated[str, typer.Option(help="The column of the texts, where the corpus is a table.")] = "text",
+    original: Annotated[str | None, typer.Option(help="The encoder to show beside it; none: what it was tuned from.")] = None,
+    host: Annotated[str, typer.Option(help="Where to listen; anything but this machine needs --token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Which port; 0 takes any that is free.")] = 8000,
+    token: Annotated[str | None, typer.Option(envvar="PAIRTUNE_TOKEN", help="What the API and the page ask for.")] = None,
+) -> None:
+    """Open a local page, and a JSON API, to try a model: search, score two texts, score a list."""
+    from pairtune.serve import serve as serve_model
+
+    serve_model(model, corpus=corpus, column=column, original=original, host=host, port=port, token=token)
+
+
+@app.command()
+def export(
+    model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write.")],
+    onnx: Annotated[bool, typer.Option("--onnx", help="For ONNX Runtime.")] = False,
+    openvino: Annotated[bool, typer.Option("--openvino", help="For OpenVINO.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write a model for another runtime, and check that it encodes as before."""
+    if onnx == openvino:
+        raise UserError("say for which runtime: --onnx or --openvino, one of them")
+    from pairtune.sbert.export import export_model
+
+    print_scores({"lowest cosine": export_model(model, out, "onnx" if onnx else "openvino")}, as_json)

@@ -1,0 +1,117 @@
+"""Training and what comes before it: train, recipes, inspect, demo."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pairtune.cli.common import DataFile, JsonFlag, LabelColumn, LeftColumn, RightColumn, app, choose_task, read_own_data, screen
+from pairtune.errors import UserError
+
+if TYPE_CHECKING:
+    from pairtune.pairs import Task
+    from pairtune.results import Run
+
+
+@app.command()
+def train(
+    recipe: Annotated[str | None, typer.Argument(help="A .toml file, or a shipped recipe such as stsb/combo.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: loss.temperature=0.05")] = None,
+    model: Annotated[str | None, typer.Option(help="Encoder: minilm, mpnet, a folder, or a name on the hub.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas: 1,2,3,4,5")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; default runs/<recipe>.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Throw away what is in the folder.")] = False,
+    data: DataFile = None,
+    left: LeftColumn = "left",
+    right: RightColumn = "right",
+    label: LabelColumn = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Train a recipe, one run per seed, and keep the model that is best on dev."""
+    from pairtune.recipe import read_recipe
+    from pairtune.train import run_seeds
+
+    task = read_own_data(data, left, right, label)
+    if recipe is None and task is None:
+        raise UserError("nothing to train: name a recipe (pairtune recipes lists them), or give your own pairs with --data")
+    overrides = [*(settings or ()), *([f'encoder="{model}"'] if model else ()), *([f"seeds=[{seeds}]"] if seeds else ())]
+    chosen = read_recipe(recipe or default_recipe(task), overrides)
+    folder = out or Path("runs") / (chosen.name.replace("/", "-") if data is None else data.stem)
+    try:
+        runs = run_seeds(chosen, chosen.seeds, out=folder, task=task, resume=resume, overwrite=overwrite)
+    except KeyboardInterrupt:
+        print(f"\nstopped; what is done is kept in {folder}: the same command with --resume goes on", file=sys.stderr)
+        raise typer.Exit(130) from None
+    print_runs(runs, folder, as_json)
+
+
+@app.command()
+def recipes() -> None:
+    """List the shipped recipes."""
+    from pairtune.recipe import shipped_recipes
+
+    print("\n".join(shipped_recipes()))
+
+
+@app.command()
+def inspect(
+    recipe: Annotated[str, typer.Argument(help="A .toml file, or a shipped recipe such as cqa-a/bsc.")],
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: order.group=4")] = None,
+    pairs: Annotated[int, typer.Option(help="Look at that many training pairs, 0 for all.")] = 5000,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what the batches of each order are like, before training anything."""
+    from pairtune.inspection import inspect_recipe
+    from pairtune.recipe import read_recipe
+    from pairtune.report.batches import describe_hardest, summarise_orders, table_of_orders
+
+    chosen = read_recipe(recipe, settings or ())
+    material, found = inspect_recipe(chosen, choose_task(chosen.task, None), pairs)
+    if as_json:
+        print(json.dumps(summarise_orders(found)))
+        return
+    screen.print(table_of_orders(found, f"{chosen.name}: {len(material):,} pairs in batches of {chosen.stages[0].train.batch}"))
+    for name, one in found.items():
+        if one.hardest:  # a plain order has no groups
+            print(f"\nhardest groups by {name}\n{describe_hardest(one, material.left, material.right)}")
+
+
+@app.command()
+def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo"), as_json: JsonFlag = False) -> None:
+    """Train the default encoder to find a function from what it does, and show the difference."""
+    from pairtune.demo import show_searches
+    from pairtune.recipe import read_recipe
+    from pairtune.train import run_seeds
+
+    runs = run_seeds(read_recipe("stdlib/demo"), (1,), out=out, resume=True)
+    print_runs(runs, out, as_json)
+    if as_json:
+        return
+    before, after = (scores["test"]["HP@1"] for scores in (runs[0].before, runs[0].after))
+    show_searches(out / "model", screen)
+    print(f"HP@1 {before:.3f} → {after:.3f}")
+
+
+def default_recipe(task: Task | None) -> str:
+    """Pairs that are all positive are contrasted with each other; labels are learned too where there are any."""
+    positives_only = task is not None and bool((task.train.label == 1).all())
+    return "own/positives" if positives_only else "own/labelled"
+
+
+def print_runs(runs: list[Run], folder: Path, as_json: bool) -> None:
+    """Before and after for every seed, their mean, and where the model is; the page that shows more is written here."""
+    from pairtune.report.page import write_reports
+    from pairtune.report.runs import summarise, table_of_runs
+
+    page = write_reports(folder, [run.seed for run in runs])
+    if as_json:
+        print(json.dumps({**summarise(runs), "report": os.fspath(page)}))
+        return
+    screen.print(table_of_runs(runs))
+    print(f"model: {folder / 'model'}\nreport: {page}")
