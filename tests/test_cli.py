@@ -123,6 +123,8 @@ def test_an_index_is_kept_until_the_corpus_or_the_model_changes(tmp_path, tiny_e
     made = kept.stat().st_mtime_ns
     call("search", tiny_encoder, corpus, "red engine")
     assert kept.stat().st_mtime_ns == made
+    kept.write_bytes(b"half an index")  # its key still fits: a damaged index is built again
+    assert "a green apple" in call("search", tiny_encoder, corpus, "green apple", "--top", "1")
     corpus.write_text("a red engine\na ripe pear\n")
     assert "1.0000  a ripe pear" in call("search", tiny_encoder, corpus, "a ripe pear", "--top", "1")
     before = fingerprint_model(tiny_model)

@@ -287,9 +287,11 @@ def test_the_command_serves_until_it_is_interrupted(tiny_encoder, tmp_path):
 
     command = [sys.executable, "-m", "pairtune", "serve", tiny_encoder, "--corpus", str(write_corpus(tmp_path)), "--port", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    line = next(line for line in process.stderr if "http://" in line)
-    found = re.search(r"http://127\.0\.0\.1:\d+", line).group()
-    assert ask(f"{found}/api/search", {"text": QUERY, "top": 1})[1]["sides"][0]["matches"][0]["text"] == CORPUS[1]
-    process.send_signal(signal.SIGINT)
+    try:
+        line = next(line for line in process.stderr if "http://" in line)
+        found = re.search(r"http://127\.0\.0\.1:\d+", line).group()
+        assert ask(f"{found}/api/search", {"text": QUERY, "top": 1})[1]["sides"][0]["matches"][0]["text"] == CORPUS[1]
+    finally:
+        process.send_signal(signal.SIGINT)
     assert process.wait(20) in (0, 130, -signal.SIGINT)
     assert "Traceback" not in process.stderr.read()

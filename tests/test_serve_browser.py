@@ -125,9 +125,8 @@ def test_the_page_asks_for_the_token_until_it_is_right(browser, both):
 def test_the_description_page_lists_the_routes_and_tries_one(browser, url):
     browser.get(f"{url}/docs")
     wait_for(browser, "article", 3)
-    assert texts(browser, "article h2") == ["GET /api/about", "POST /api/search", "POST /api/score"] or texts(
-        browser, "article h2"
-    ) == ["GET/api/about", "POST/api/search", "POST/api/score"]
+    routes = [title.replace(" ", "") for title in texts(browser, "article h2")]
+    assert routes == ["GET/api/about", "POST/api/search", "POST/api/score"]
     browser.find_elements("css selector", "article button")[2].click()
     wait_for(browser, "article:nth-child(3) pre")
     assert '"scores"' in browser.find_element("css selector", "article:nth-child(3) pre").text

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
-from pairtune.cli import training, scoring, sharing, files  # noqa: I001  # the order of the help page
+from pairtune.cli import learning, scoring, sharing, shuffling
 from pairtune.cli.common import app
 from pairtune.errors import UserError
 
-__all__ = ["app", "files", "main", "scoring", "sharing", "training"]
+__all__ = ["app", "learning", "main", "scoring", "sharing", "shuffling"]
 
 
 def main() -> NoReturn:

@@ -15,7 +15,10 @@ from pairtune.sbert.evaluator import encode
 
 Runtime = Literal["onnx", "openvino"]
 
-PACKAGES: dict[Runtime, tuple[str, ...]] = {"onnx": ("optimum", "onnxruntime"), "openvino": ("optimum", "openvino")}
+PACKAGES: dict[Runtime, tuple[str, ...]] = {
+    "onnx": ("onnxruntime", "optimum.onnxruntime"),
+    "openvino": ("openvino", "optimum.intel"),
+}
 INSTALL: dict[Runtime, str] = {
     "onnx": "pip install 'sentence-transformers[onnx]', as soon as there is an optimum-onnx for transformers 5 "
     "(0.1.0 is not: it asks for less than 4.58); until then use --openvino",
@@ -36,7 +39,7 @@ def export_model(name: str, out: Path, runtime: Runtime) -> float:
 
     `SentenceTransformer(out, backend=runtime)` loads it. What does not encode as before is not kept.
     """
-    if missing := [package for package in PACKAGES[runtime] if find_spec(package) is None]:
+    if missing := [package for package in PACKAGES[runtime] if not _is_installed(package)]:
         raise UserError(f"exporting for {runtime} needs {' and '.join(missing)}: {INSTALL[runtime]}")
     if out.exists():
         raise UserError(f"{out} is there already: give a folder that is not, or remove it")
@@ -60,3 +63,10 @@ def export_model(name: str, out: Path, runtime: Runtime) -> float:
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return lowest
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # not even the package that it is a part of
+        return False

@@ -46,8 +46,11 @@ def open_index(model: SentenceTransformer, texts: Sequence[str], beside: Path) -
     folder = beside.with_name(f"{beside.name}.index")
     index_file, key_file = folder / "vectors.faiss", folder / "key.json"
     key = {"texts": fingerprint_texts(texts), "model": fingerprint_model(model)}
-    if key_file.exists() and json.loads(key_file.read_text()) == key:
-        return Index(tuple(dict.fromkeys(texts)), faiss.read_index(str(index_file)))
+    try:
+        if json.loads(key_file.read_text()) == key:
+            return Index(tuple(dict.fromkeys(texts)), faiss.read_index(str(index_file)))
+    except (OSError, ValueError, RuntimeError):
+        pass  # not there yet, or damaged: it is built again either way
     index = Index.build(model, texts)
     try:
         folder.mkdir(exist_ok=True)

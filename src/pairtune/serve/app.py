@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from pairtune import __version__
 from pairtune.serve.batcher import Batcher
 from pairtune.serve.limits import MOST_CHARACTERS, MOST_MATCHES, MOST_PAIRS, Guard, Refused
-from pairtune.serve.matcher import Answer, Matcher, Question
+from pairtune.serve.matcher import Answer, Matcher, Question, use_half_the_cores
 from pairtune.serve.pages import load_page
 from pairtune.serve.schema import (
     About,
@@ -48,7 +48,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 
 def make_app(matcher: Matcher, *, token: str | None = None, hosts: frozenset[str] = frozenset()) -> Guard:
     """The page and the API of a matcher, behind a guard."""
-    batcher: Batcher[Question, Answer] = Batcher(matcher.answer)
+    batcher: Batcher[Question, Answer] = Batcher(matcher.answer, prepare=use_half_the_cores)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -15,12 +15,15 @@ class Batcher(Generic[Question, Answer]):
     """Questions that arrive while the thread is busy are answered together.
 
     work: a list of questions to the list of their answers, called in the thread, never twice at a time.
+    prepare: called in the thread before anything else.
     """
 
-    def __init__(self, work: Callable[[Sequence[Question]], Sequence[Answer]], most: int = 32) -> None:
+    def __init__(
+        self, work: Callable[[Sequence[Question]], Sequence[Answer]], prepare: Callable[[], None], most: int = 32
+    ) -> None:
         self.work, self.most = work, most
         self._queue: asyncio.Queue[tuple[Question, asyncio.Future[Answer]]] = asyncio.Queue()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="encode")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="encode", initializer=prepare)
 
     async def ask(self, question: Question) -> Answer:
         """The answer, when its turn has come."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import faiss
 import numpy as np
+import torch
 
 from pairtune.errors import UserError
 from pairtune.progress import say
@@ -82,6 +85,16 @@ def _search(side: Side, questions: Sequence[Question], answers: Sequence[Answer]
     for place, values, found in zip(asking, scores, rows, strict=True):
         pairs = zip(values[: questions[place].top], found[: questions[place].top], strict=True)
         answers[place].matches[side.name] = [(float(value), side.index.texts[at]) for value, at in pairs]
+
+
+def use_half_the_cores() -> None:
+    """Leave room for the event loop and the clients: threads that wait for each other on busy cores wait long.
+
+    Measured on two busy cores (benchmarks/serve.py): a query takes 22 ms with one thread, 185 ms with two.
+    """
+    threads = max(1, (os.cpu_count() or 1) // 2)
+    torch.set_num_threads(threads)
+    faiss.omp_set_num_threads(threads)  # of the thread that calls it, in both libraries
 
 
 def load_matcher(model: str, corpus: Path | None = None, column: str = "text", original: str | None = None) -> Matcher:
