@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import shlex
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,24 @@ def test_the_figures_of_the_readme_are_those_of_the_records():
         found = [run.after["test"]["MAP"] for run in records if run.name == name]
         assert ", ".join(f"{value:.3f}" for value in found) == scores.strip(), name
         assert f"{sum(found) / len(found):.3f}" == mean, name
+
+
+def test_the_page_of_results_is_what_the_records_and_the_paper_say():
+    from pairtune.report.published import published_score
+    from pairtune.results import read_records
+
+    records = read_records(ROOT / "results")
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\S+)` \| (\S+) \| (\S+) \| (\S+)(?: ± (\S+))? \| (\d) \| (\S+) \|$", page, flags=re.MULTILINE)
+    assert {name for name, *_ in rows} == {run.name for run in records}
+    for name, metric, before, mean, spread, seeds, paper in rows:
+        runs = [run for run in records if run.name == name]
+        scores = [run.after["test"][metric] for run in runs]
+        expected = (f"{runs[0].before['test'][metric]:.4f}", f"{statistics.mean(scores):.4f}", str(len(runs)))
+        assert (before, mean, seeds) == expected, name
+        assert spread == (f"{statistics.stdev(scores):.4f}" if len(scores) > 1 else ""), name
+        published = published_score(name, metric)
+        assert paper == ("–" if published is None else f"{published:.3f}"), name
 
 
 def test_every_page_that_the_readme_links_to_is_there():
