@@ -24,6 +24,11 @@ docs: $(DOCUMENTED)  ## the documentation, into site/
 	@$(BIN)/python -m typer pairtune.cli utils docs --name pairtune --title 'Command line' --output docs/reference/cli.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+bench: setup  ## the benchmarks, at sizes that take a few minutes on two cores
+	$(BIN)/python benchmarks/ordering.py
+	$(BIN)/python benchmarks/shuffle.py
+	$(BIN)/python benchmarks/serve.py
+
 setup: $(INSTALLED)  ## .venv with everything that is needed
 
 # torch first and pinned: an open range would pull gigabytes of CUDA packages onto a machine without a GPU

@@ -37,13 +37,14 @@ SYNTHETIC = f"""
 
 
 def main() -> None:
-    """Make the rows, time everything, print a table and the JSON line."""
+    """Make the rows, time everything, print a table and, if asked, the JSON line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--memory", default="2GB")
     parser.add_argument("--engine", choices=["duckdb", "spark"], default="duckdb")
     parser.add_argument("--repeat", type=int, default=1, help="rounds; of each figure the least is kept")
     parser.add_argument("--folder", help="where to put the rows (temporary; the system's own folder if not given)")
+    parser.add_argument("--json", action="store_true", help="print the figures as one JSON object, on the last line")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         work = Path(folder)
@@ -55,6 +56,8 @@ def main() -> None:
     for name, figure in figures.items():
         ratio = f"{figure['wall'] / floor['wall']:5.2f}x wall {figure['cpu'] / floor['cpu']:5.2f}x cpu"
         print(f"{name:20s} {figure['wall']:8.1f} s wall {figure['cpu']:8.1f} s cpu {figure['peak_mb']:7,.0f} MB   {ratio}")
+    if not given.json:
+        return
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[1]}
     print(json.dumps({**vars(given), "folder": None, "bytes": size, "machine": machine, "figures": figures}))
 
