@@ -1,4 +1,4 @@
-# make demo | make test | make check | make docs | make setup
+# make demo | make test | make check | make docs | make bench | make setup
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 
 import pytest
 
@@ -63,16 +64,18 @@ return [frame.left + xaxis._offset + xaxis.d2p(j), frame.top + yaxis._offset + y
 """
 
 
-def hover(driver, plot, i, j):
-    """What the label says when the mouse is over cell (i, j)."""
-    from selenium.webdriver.support.ui import WebDriverWait
-
+def hover(driver, plot, i, j, *expected):
+    """What the label says when the mouse is over cell (i, j), as soon as it says what is expected; else what it said last."""
     driver.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", plot)
-    for shift in (1, 0):  # a mouse that comes from elsewhere
-        x, y = driver.execute_script(CELL, plot, i, j)
-        driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x + shift, "y": y})
-    label = WebDriverWait(driver, 10).until(lambda _: plot.find_elements("css selector", ".hoverlayer .hovertext"))
-    return squeeze(label[0].text)
+    said, deadline = "", time.monotonic() + 10
+    while time.monotonic() < deadline and not (said and all(squeeze(text) in said for text in expected)):
+        for shift in (1, 0):  # a mouse that comes from elsewhere
+            x, y = driver.execute_script(CELL, plot, i, j)
+            driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x + shift, "y": y})
+        time.sleep(0.1)  # the plot follows the mouse a moment later
+        script = "return arguments[0].querySelector('.hoverlayer .hovertext')?.textContent ?? ''"
+        said = squeeze(driver.execute_script(script, plot))
+    return said
 
 
 def squeeze(text):
@@ -99,14 +102,14 @@ def test_every_plot_is_drawn_and_all_sections_are_there(browser):
 def test_hovering_over_a_cell_shows_its_two_texts(browser, folder):
     seen = read_evidence(folder / "evidence.json").stages[0].snapshots[1]
     plot = browser.find_element("css selector", ".batches .plot")
-    label = hover(browser, plot, 2, 5)
+    label = hover(browser, plot, 2, 5, seen.left[2], seen.right[5])
     assert squeeze(seen.left[2]) in label and squeeze(seen.right[5]) in label and f"{seen.similarity[2][5]:.3f}" in label
-    other = hover(browser, plot, 7, 7)  # on the diagonal, where a mark lies over the cell
+    other = hover(browser, plot, 7, 7, seen.left[7], seen.right[7])  # on the diagonal, where a mark lies over the cell
     assert squeeze(seen.left[7]) in other and squeeze(seen.right[7]) in other
 
 
 def test_mark_up_in_the_texts_stays_text(browser):
-    label = hover(browser, browser.find_element("css selector", ".batches .plot"), 3, 4)
+    label = hover(browser, browser.find_element("css selector", ".batches .plot"), 3, 4, NASTY)
     assert label.count(squeeze(NASTY)) == 2
 
 

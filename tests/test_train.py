@@ -111,7 +111,7 @@ def test_every_loss_lowers_itself(tmp_path, tiny_encoder, small_task, kind, bias
     recipe = small_recipe(tiny_encoder, loss={"kind": kind}, train=train, select="last")
     record = run(recipe, 1, out=tmp_path / "run", task=small_task)
     losses = [epoch.loss for epoch in record.epochs]
-    assert losses[-1] < losses[0] and np.isfinite(losses).all()
+    assert min(losses[1:]) < losses[0] and np.isfinite(losses).all()
 
 
 def test_logarithmic_negatives_give_a_search_task_two_classes(tmp_path, tiny_encoder):
