@@ -52,7 +52,7 @@ def serve(
 @app.command()
 def export(
     model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
-    out: Annotated[Path, typer.Argument(help="The folder to write.")],
+    out: Annotated[Path | None, typer.Argument(help="The folder to write; default MODEL-onnx or MODEL-openvino.")] = None,
     onnx: Annotated[bool, typer.Option("--onnx", help="For ONNX Runtime.")] = False,
     openvino: Annotated[bool, typer.Option("--openvino", help="For OpenVINO.")] = False,
     as_json: JsonFlag = False,
@@ -62,4 +62,5 @@ def export(
         raise UserError("say for which runtime: --onnx or --openvino, one of them")
     from pairtune.sbert.export import export_model
 
-    print_scores({"lowest cosine": export_model(model, out, "onnx" if onnx else "openvino")}, as_json)
+    folder = out or Path(f"{model.rstrip('/')}-{'onnx' if onnx else 'openvino'}")
+    print_scores({"lowest cosine": export_model(model, folder, "onnx" if onnx else "openvino")}, as_json)
