@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pairtune.errors import UserError
 
 EVIDENCE = "evidence.json"
-MOST_ITEMS = 5000  # test pairs, or queries of a search, that are kept
+MOST_ITEMS = 8000  # test pairs, or queries of a search, that are kept
 LONGEST = 200  # characters of a text that is kept
 
 

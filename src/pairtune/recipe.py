@@ -40,9 +40,13 @@ class LossSettings(Settings):
 
 
 class OrderSettings(Settings):
-    """Which pairs share a batch: the name of the ordering, and what it needs to know."""
+    """Which pairs share a batch: the name of the ordering, and what it needs to know.
+
+    first: "original" leaves the first epoch as the data came, which is what the paper's released code does.
+    """
 
     by: Literal["original", "uniform", "examples", "words", "clusters", "neighbours"] = "uniform"
+    first: Literal["ordered", "original"] = "ordered"
     side: Literal["left", "right"] = "left"
     group: int = Field(8, ge=1)
     neighbours: int = Field(500, ge=1)
@@ -59,7 +63,9 @@ class TrainSettings(Settings):
 
     pairs: at most so many of the task's training pairs, drawn by seed. file: a Parquet file to train on instead of them,
     in its own order unless `order` says otherwise, read as it is needed; columns: its left, right and label column.
-    report_to: where the host sends the figures of the training as well, such as tensorboard.
+    report_to: where the host sends the figures of the training as well, such as tensorboard. fast: no padding, each text of
+    a batch once, fused losses, captured steps, where model and device allow it; the same result as without, up to rounding.
+    dropout: "first-epoch" trains the later epochs without, which is what the paper's released code does.
     """
 
     epochs: int = Field(5, ge=1)
@@ -78,6 +84,8 @@ class TrainSettings(Settings):
     file: str = ""
     columns: tuple[str, ...] = Field(("left", "right", "label"), min_length=2, max_length=3)
     report_to: tuple[str, ...] = ()
+    fast: bool = True
+    dropout: Literal["always", "first-epoch"] = "always"
 
 
 class Stage(Settings):

@@ -55,8 +55,14 @@ def run(
     task: Task | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    checkpoints: bool = True,
+    keep_model: bool = True,
 ) -> Run:
-    """Train one seed of a recipe into the folder `out`, and append its record to `results`."""
+    """Train one seed of a recipe into the folder `out`, and append its record to `results`.
+
+    checkpoints: after each epoch, to resume from; without them less is written, and an interrupted run begins anew.
+    keep_model: without, the record and the scores are all that remains.
+    """
     from pairtune.sbert.encoder import load_encoder
     from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, write_evidence
 
@@ -70,11 +76,13 @@ def run(
     say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
     before = folder.remember("before", lambda: evaluate_and_keep(model, task, kept_outcome(folder, "before")))
     trained = [
-        train_stage(model, task, recipe, number, seed, folder.stage(number)) for number in range(1, len(recipe.stages) + 1)
+        train_stage(model, task, recipe, number, seed, folder.stage(number), checkpoints=checkpoints)
+        for number in range(1, len(recipe.stages) + 1)
     ]
     after = evaluate_and_keep(model, task, kept_outcome(folder, "after"))
     record = write_record(recipe, seed, task, folder, before, after, trained, device=str(model.device))
-    keep_model(folder, recipe, record, task)
+    if keep_model:
+        write_model(model, folder, len(recipe.stages), record, task)
     write_evidence(folder, task, len(recipe.stages))
     folder.finish(record, results or out.parent / "results.jsonl")
     return record
@@ -88,7 +96,9 @@ def run_seeds(recipe: Recipe, seeds: Sequence[int], *, out: Path, **options: Any
     return runs
 
 
-def train_stage(model: SentenceTransformer, task: Task, recipe: Recipe, number: int, seed: int, folder: Path) -> Trained:
+def train_stage(
+    model: SentenceTransformer, task: Task, recipe: Recipe, number: int, seed: int, folder: Path, *, checkpoints: bool = True
+) -> Trained:
     """Train the model in place, as one stage of the recipe says, and leave it at the epoch that was selected."""
     from pairtune.sbert.callbacks import Clock, Progress, newest_usable_checkpoint
     from pairtune.sbert.trainer import make_trainer
@@ -104,7 +114,9 @@ def train_stage(model: SentenceTransformer, task: Task, recipe: Recipe, number: 
     clock = Clock(pairs_per_epoch=len(dataset))
     watch = Watch(clock, stage.loss.threshold)
     progress = Progress(clock, title=f"stage {number} of {len(recipe.stages)}" if len(recipe.stages) > 1 else "training")
-    trainer = make_trainer(model, dataset, stage, task, seed, folder, [clock, progress, watch], keep_best=recipe.select == "best")
+    callbacks = [clock, progress, watch]
+    best = recipe.select == "best"
+    trainer = make_trainer(model, dataset, stage, task, seed, folder, callbacks, keep_best=best, checkpoints=checkpoints)
     try:
         trainer.train(resume_from_checkpoint=newest_usable_checkpoint(folder))
     except Exception as problem:
@@ -113,10 +125,11 @@ def train_stage(model: SentenceTransformer, task: Task, recipe: Recipe, number: 
     finally:
         progress.close()
     epochs = read_history(trainer.state.log_history, number)
-    kept = best_index([epoch.dev[task.metric] for epoch in epochs]) if recipe.select == "best" else len(epochs) - 1
+    kept = best_index([epoch.dev[task.metric] for epoch in epochs]) if best else len(epochs) - 1
     trained = Trained(epochs, kept, clock.seconds, clock.pairs, len(dataset))
-    save_whole(model, folder / "model")
-    write_whole(done, json.dumps({**vars(trained), "epochs": [epoch.model_dump() for epoch in epochs]}))
+    if checkpoints:
+        save_whole(model, folder / "model")
+        write_whole(done, json.dumps({**vars(trained), "epochs": [epoch.model_dump() for epoch in epochs]}))
     return trained
 
 
@@ -208,11 +221,15 @@ def write_record(
     )
 
 
-def keep_model(folder: RunFolder, recipe: Recipe, record: Run, task: Task) -> None:
-    """Copy the last stage's model to where users look for it, with a card that says how it came to be."""
+def write_model(model: SentenceTransformer, folder: RunFolder, stages: int, record: Run, task: Task) -> None:
+    """Put the model where users look for it, with a card that says how it came to be."""
     from pairtune.sbert.card import write_card
 
-    copy_whole(folder.stage(len(recipe.stages)) / "model", folder.model)
+    saved = folder.stage(stages) / "model"
+    if saved.exists():  # with the card that the host wrote when it was trained
+        copy_whole(saved, folder.model)
+    else:
+        save_whole(model, folder.model)
     write_card(folder.model / "README.md", record, task)
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pairtune.errors import UserError
+from pairtune.loss.choose import fuse, suits
 from pairtune.loss.normalise import NORMALISATIONS
+from pairtune.loss.plan import make_plan
 from pairtune.loss.terms import (
+    check_sides,
     exact,
     hide_known_positives,
     positives,
@@ -40,6 +43,8 @@ def batch_softmax_loss(
     duplicates: str = "keep",
     left_ids: Tensor | None = None,
     right_ids: Tensor | None = None,
+    shared_vectors: bool = False,
+    fast: bool = True,
 ) -> Tensor:
     """L = L0 + L1: each left text finds its right text among those of the batch, and each right text its left one.
 
@@ -50,16 +55,29 @@ def batch_softmax_loss(
     temperature: τ, a number or a tensor with one value. reduction: "sum" is the paper's, "mean" averages the directions.
     directions: "left" is L0 alone, "right" is L1 alone. duplicates: "keep" is eq. 1 as it stands (eq. 4–5), "mask"
     drops from the sums over j what `hide_known_positives` says; it needs the ids, where equal means the same text.
+    shared_vectors promises that rows with equal ids are copies of one vector, as of a text encoded once (with dropout two
+    encodings differ): a large batch then computes with each text once, and finds the gradient of its copies on one of them.
+    fast=False keeps to the plain path below; otherwise `fuse` may take another, with the same result.
     """
     check_choices(normalise=normalise, reduction=reduction, directions=directions, duplicates=duplicates)
     check_temperature(temperature)
-    left, right = exact(left, right)
+    check_sides(left, right)
     positive = positives(labels, threshold, left)
+    needing = {'duplicates="mask"': duplicates == "mask", "shared_vectors": shared_vectors}
+    ids = _check_ids(left_ids, right_ids, left, [name for name, asked in needing.items() if asked])
+    if fast and suits(left, right):
+        mask = duplicates == "mask"
+        plan = make_plan(positive, ids, directions, everything=labels is None, mask=mask, merge=shared_vectors)
+        divisor = len(left) * (2 if reduction == "mean" and directions == "both" else 1)
+        fused = fuse(left, right, temperature, plan, normalise, divisor) if plan else None
+        if fused is not None:
+            return fused
+    left, right = exact(left, right)
     scale = NORMALISATIONS[normalise]
     with without_autocast(left):
         scores = similarity(scale(left), scale(right), temperature)  # (m, m)
-        if duplicates == "mask":
-            scores = hide_known_positives(scores, positive, *_check_ids(left_ids, right_ids, left))
+        if duplicates == "mask" and ids:
+            scores = hide_known_positives(scores, positive, *ids)
         seen = {"both": (scores, scores.T), "left": (scores,), "right": (scores.T,)}[directions]
         terms = torch.stack([softmax_term(one, positive) for one in seen])  # (1,) or (2,)
         return terms.mean() if reduction == "mean" else terms.sum()
@@ -83,9 +101,13 @@ def check_temperature(temperature: float | Tensor) -> None:
         raise UserError(f"temperature is {value:g}; the softmax divides by it: give a value above 0 (0.05 is usual)")
 
 
-def _check_ids(left_ids: Tensor | None, right_ids: Tensor | None, like: Tensor) -> tuple[Tensor, Tensor]:
+def _check_ids(
+    left_ids: Tensor | None, right_ids: Tensor | None, like: Tensor, needed_by: Sequence[str]
+) -> tuple[Tensor, Tensor] | None:
+    if not needed_by:
+        return None
     if left_ids is None or right_ids is None:
-        raise UserError('duplicates="mask" needs left_ids and right_ids: one integer per pair, equal for equal texts')
+        raise UserError(f"{needed_by[0]} needs left_ids and right_ids: one integer per pair, equal for equal texts")
     for name, ids in (("left_ids", left_ids), ("right_ids", right_ids)):
         if ids.shape != like.shape[:1] or ids.is_floating_point():
             raise UserError(f"{len(like)} pairs but {name} is {ids.dtype} of shape {tuple(ids.shape)}: give one integer per pair")

@@ -34,10 +34,11 @@ def hide_known_positives(similarity: Tensor, positive: Tensor, left_ids: Tensor,
     of a positive pair. So neither the other positives of a text nor further copies of its own partner push it away,
     in both directions. A pair's own entry always stays. similarity: (m, m); positive: (m,) bool; ids: (m,) integers.
     """
-    lefts, left = left_ids.unique(return_inverse=True)
-    rights, right = right_ids.unique(return_inverse=True)
-    known = positive.new_zeros(len(lefts), len(rights))
-    known[left[positive], right[positive]] = True
+    pairs = len(positive)
+    left, right = (torch.searchsorted(ids.sort().values, ids) for ids in (left_ids, right_ids))  # equal ids, equal places
+    # no size here depends on the data, so that a GPU need not be waited for; what is no positive goes into one more cell
+    cell = torch.where(positive, left * pairs + right, pairs * pairs)
+    known = positive.new_zeros(pairs * pairs + 1).index_fill_(0, cell, True)[:-1].view(pairs, pairs)
     hidden = known[left][:, right].fill_diagonal_(False)  # (m, m)
     return similarity.masked_fill(hidden, -torch.inf)
 
@@ -65,11 +66,16 @@ def check_labels(labels: Tensor) -> None:
         raise UserError(f"the label of pair {int(bad.nonzero()[0])} of the batch is NaN: give every pair a number")
 
 
-def exact(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """The two sides in one dtype of at least float32; refused where they are not m pairs of vectors of width n."""
+def check_sides(left: Tensor, right: Tensor) -> None:
+    """Refuse what is not m pairs of vectors of width n."""
     if left.ndim != 2 or left.shape != right.shape or not len(left):
         shapes = f"left of shape {tuple(left.shape)} and right of shape {tuple(right.shape)}"
         raise UserError(f"{shapes}: a batch of pairs is two matrices of the same shape (pairs, width), with at least one pair")
+
+
+def exact(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """The two sides in one dtype of at least float32; refused where they are not m pairs of vectors of width n."""
+    check_sides(left, right)
     dtype = torch.promote_types(torch.promote_types(left.dtype, right.dtype), torch.float32)
     return left.to(dtype), right.to(dtype)
 

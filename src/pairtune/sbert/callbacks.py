@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from pairtune.progress import LOG_EVERY_SECONDS, QUIET_SECONDS, say
@@ -145,6 +147,46 @@ class Progress(TrainerCallback):
             self._bar.console.print(line, highlight=False)
         else:
             say(line)
+
+
+class StopDropout(TrainerCallback):
+    """Dropout in the first epoch only; afterwards the model has it again."""
+
+    def __init__(self) -> None:
+        self.before: list[tuple[nn.Dropout, float]] = []
+
+    def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Turn it off once an epoch is over."""
+        if state.epoch and state.epoch >= 1 and not self.before:
+            self.before = [(module, module.p) for module in kwargs["model"].modules() if isinstance(module, nn.Dropout)]
+            for module, _ in self.before:
+                module.p = 0.0
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Leave the model as it was."""
+        for module, share in self.before:
+            module.p = share
+        self.before = []
+
+
+class KeepBest(TrainerCallback):
+    """Holds the weights of the best epoch on dev in memory, for a training that writes no checkpoints, and ends with them."""
+
+    def __init__(self, metric: str) -> None:
+        self.metric, self.score = metric, -math.inf
+        self.weights: dict[str, Tensor] = {}
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Keep these if no earlier epoch was as good."""
+        score = kwargs["metrics"][self.metric]
+        if score > self.score:
+            self.score = score
+            self.weights = {name: tensor.clone() for name, tensor in kwargs["model"].state_dict().items()}
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Give the model the weights that were kept."""
+        if self.weights:
+            kwargs["model"].load_state_dict(self.weights)
 
 
 class Seal(TrainerCallback):

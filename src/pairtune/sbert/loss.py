@@ -153,6 +153,7 @@ class BatchSoftmaxLoss(PairLoss):
 
     learn_temperature makes τ a parameter, log τ; give the trainer the callback `LearnedTemperature` with it.
     Without a label column every pair is positive. Texts count as duplicates when their token ids are equal.
+    fast=False keeps to the plain path of the function at any size.
     """
 
     temperature: Temperature
@@ -170,8 +171,10 @@ class BatchSoftmaxLoss(PairLoss):
         duplicates: str = "keep",
         mini_batch: int = 0,
         gather_across_devices: bool = True,
+        fast: bool = True,
     ) -> None:
         super().__init__(model, mini_batch=mini_batch, gather_across_devices=gather_across_devices)
+        self.fast = fast
         words = {"normalise": normalise, "reduction": reduction, "directions": directions, "duplicates": duplicates}
         check_choices(**words)
         check_temperature(temperature)
@@ -184,7 +187,14 @@ class BatchSoftmaxLoss(PairLoss):
         left_ids, right_ids = batch.ids or (None, None)
         temperature = self.temperature() if batch.temperature is None else batch.temperature
         return batch_softmax_loss(
-            left, right, batch.labels, temperature=temperature, left_ids=left_ids, right_ids=right_ids, **self.options
+            left,
+            right,
+            batch.labels,
+            temperature=temperature,
+            left_ids=left_ids,
+            right_ids=right_ids,
+            fast=self.fast,
+            **self.options,
         )
 
     def get_config_dict(self) -> dict[str, Any]:
@@ -223,18 +233,18 @@ class ComboLoss(BatchSoftmaxLoss):
 
 BSC = ("temperature", "learn_temperature", "normalise", "threshold", "reduction", "directions", "duplicates", "mini_batch")
 
-LOSSES: dict[str, Callable[[SentenceTransformer, LossSettings], nn.Module]] = {
-    "bsc": lambda model, settings: BatchSoftmaxLoss(model, **settings.model_dump(include={*BSC})),
-    "combo": lambda model, settings: ComboLoss(model, **settings.model_dump(include={*BSC, "mix", "pointwise"})),
-    "pearson": lambda model, settings: PearsonLoss(model, mini_batch=settings.mini_batch),
-    "mse": lambda model, settings: CosineSimilarityLoss(model),
-    "triplet": lambda model, settings: TripletLoss(model, triplet_margin=settings.margin),
+LOSSES: dict[str, Callable[[SentenceTransformer, LossSettings, bool], nn.Module]] = {
+    "bsc": lambda model, settings, fast: BatchSoftmaxLoss(model, **settings.model_dump(include={*BSC}), fast=fast),
+    "combo": lambda model, settings, fast: ComboLoss(model, **settings.model_dump(include={*BSC, "mix", "pointwise"}), fast=fast),
+    "pearson": lambda model, settings, fast: PearsonLoss(model, mini_batch=settings.mini_batch),
+    "mse": lambda model, settings, fast: CosineSimilarityLoss(model),
+    "triplet": lambda model, settings, fast: TripletLoss(model, triplet_margin=settings.margin),
 }
 
 
-def build_loss(model: SentenceTransformer, settings: LossSettings) -> nn.Module:
+def build_loss(model: SentenceTransformer, settings: LossSettings, *, fast: bool = True) -> nn.Module:
     """The loss that a recipe asks for. mse and triplet are the host's own, which look at one row at a time.
 
     Theirs is no cached form, since a mean over rows needs none: `mini_batch` does not concern them.
     """
-    return LOSSES[settings.kind](model, settings)
+    return LOSSES[settings.kind](model, settings, fast)

@@ -74,7 +74,7 @@ class Reorder(TrainerCallback):
         for sampler in self.samplers:
             # the host does this too, but does not reach a sampler behind the two wrappers of a resume on several processes
             sampler.set_epoch(self._epoch)
-        if self._sampler is not None:
+        if self._sampler is not None and not self._sampler.as_it_came:
             self._sampler.order = self._order_epoch(self._sampler, kwargs["model"], args)
             kwargs["model"].train()
         if state.is_world_process_zero:
@@ -179,7 +179,7 @@ class Reorder(TrainerCallback):
             self._hook = None
 
     def _see(self, model: torch.nn.Module, inputs: Any, output: Any) -> None:
-        if model.training and self.kept is not None:
+        if model.training and self.kept is not None and "cu_seq_lens_q" not in output:  # packed texts: the trainer shows them
             self.kept.see(output["sentence_embedding"])
 
 

@@ -60,7 +60,7 @@ class OrderedBatchSampler(DefaultBatchSampler):
 
     def order_of_epoch(self) -> Order:
         """The order that the batches are cut from: the same for the same data, seed and epoch."""
-        if not self.training:
+        if not self.training or self.as_it_came:
             return order_original(_count_only(len(self.dataset)), self.settings, self.seed)
         if self.order is None and self.needs_vectors:
             raise UserError(
@@ -75,6 +75,11 @@ class OrderedBatchSampler(DefaultBatchSampler):
     def epoch_seed(self) -> int:
         """The seed of the running epoch's order."""
         return epoch_seed(self.seed or 0, self.epoch)
+
+    @property
+    def as_it_came(self) -> bool:
+        """Whether the running epoch keeps the order of the dataset."""
+        return self.epoch == 0 and self.settings.first == "original"
 
     @property
     def needs_vectors(self) -> bool:

@@ -9,20 +9,26 @@ from typing import TYPE_CHECKING, Any
 import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from torch import Tensor
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 from transformers.integrations.integration_utils import (
     INTEGRATION_TO_CALLBACK,
     TensorBoardCallback,
     get_available_reporting_integrations,
 )
+from transformers.training_args import ParallelMode
 
 from pairtune.errors import UserError
 from pairtune.pairs import Task
+from pairtune.progress import say
 from pairtune.recipe import Stage
-from pairtune.sbert.callbacks import Seal
+from pairtune.sbert.attention import first_position, packed_attention, why_padded
+from pairtune.sbert.callbacks import KeepBest, Seal, StopDropout
+from pairtune.sbert.captured import CapturedSteps
 from pairtune.sbert.evaluator import PairEvaluator
-from pairtune.sbert.loss import build_loss
+from pairtune.sbert.loss import PairLoss, build_loss
 from pairtune.sbert.optimiser import without_bias_correction
+from pairtune.sbert.packing import Packed, PackingCollator
 from pairtune.sbert.reorder import Reorder
 from pairtune.sbert.sampler import HardBatches
 from pairtune.sbert.temperature import temperature_callbacks
@@ -34,9 +40,14 @@ LOG_STEPS = 10
 
 
 class PairTrainer(SentenceTransformerTrainer):
-    """The host's trainer with AdamW's bias correction as a choice; everything else is the host's."""
+    """The host's trainer with AdamW's bias correction as a choice, and with a fast step for batches that are packed.
+
+    A batch of a `PackingCollator` is encoded in one pass without padding; on a GPU, alone, the step is a captured graph.
+    Everything else, resuming, several processes, logging and evaluation, is the host's.
+    """
 
     bias_correction = True
+    _steps: CapturedSteps | None = None
 
     def get_optimizer_cls_and_kwargs(  # type: ignore[override]  # a static method in transformers, the host overrides it so too
         self, args: Any, model: Any = None
@@ -44,6 +55,72 @@ class PairTrainer(SentenceTransformerTrainer):
         """The host's groups and rates, with our AdamW where the recipe turns bias correction off."""
         chosen = super().get_optimizer_cls_and_kwargs(args, model)
         return chosen if self.bias_correction else without_bias_correction(chosen)
+
+    def training_step(self, model: torch.nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        """The host's, or a captured one."""
+        if "packed" not in inputs or not self._can_capture():
+            return super().training_step(model, inputs, num_items_in_batch)
+        if not model.training:  # to say it to each of its modules takes longer than it should
+            model.train()
+        if self._steps is None:
+            loss: Any = self.loss
+            parameters = dict.fromkeys([*model.parameters(), *loss.parameters()])
+            dropout = next((module for module in model.modules() if isinstance(module, torch.nn.Dropout)), None)
+            self._steps = CapturedSteps(self._compute_packed, parameters, dropout)
+        loss, embeddings = self._steps(inputs["packed"])
+        self._show(embeddings)
+        return loss
+
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
+        """The host's, or that of a packed batch."""
+        if "packed" not in inputs:
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        loss, embeddings = self._compute_packed(inputs["packed"])
+        self._show(embeddings.detach())
+        return (loss, {}) if return_outputs else loss
+
+    def _clip_grad_norm(self, model: torch.nn.Module) -> Any:
+        """The host's, or the same of the one buffer that a captured step keeps all gradients in."""
+        return super()._clip_grad_norm(model) if self._steps is None else self._steps.clip(self.args.max_grad_norm)
+
+    def _compute_packed(self, batch: Packed) -> tuple[Tensor, Tensor]:
+        """The loss over the number of batches that are added up, and the embeddings, (columns, m, n)."""
+        with packed_attention(self.model, batch):
+            distinct = self.model_wrapped(batch.features())["sentence_embedding"]
+        embeddings = distinct.index_select(0, batch.index.reshape(-1)).view(*batch.index.shape, -1)
+        loss: Any = self.loss
+        more = {"ids": tuple(batch.number)} if isinstance(loss, PairLoss) else {}
+        found = loss.compute_loss_from_embeddings(list(embeddings), batch.label, **more)
+        return found, embeddings
+
+    def _can_capture(self) -> bool:
+        """One process on a GPU, with a loss that never waits for it."""
+        alone = self.args.parallel_mode == ParallelMode.NOT_PARALLEL and self.args.device.type == "cuda"
+        return (
+            alone
+            and not self.args.fp16
+            and self.args.gradient_accumulation_steps == 1
+            and not getattr(self.loss, "needs_ids", False)
+        )
+
+    def _show(self, embeddings: Tensor) -> None:
+        """The embeddings of the step, column by column, to whoever keeps them for the next epoch's order."""
+        for callback in self.callback_handler.callbacks:
+            if isinstance(callback, Reorder) and callback.kept is not None:
+                callback.kept.see(embeddings.flatten(0, 1))
+
+
+def packing_collator(model: SentenceTransformer, dataset: Dataset, stage: Stage) -> PackingCollator | None:
+    """The collator of the fast step, or None, having said why, where the stage or the model cannot use it."""
+    if not stage.train.fast:
+        return None
+    reason = why_padded(model)
+    if stage.loss.mini_batch and stage.loss.kind not in ("mse", "triplet"):
+        reason = "loss.mini_batch goes through the batch in parts"
+    if reason:
+        say(f"training with padding, the slower way: {reason}")
+        return None
+    return PackingCollator(model, dataset, offset=first_position(model), static=model.device.type == "cuda")
 
 
 def make_trainer(
@@ -56,8 +133,12 @@ def make_trainer(
     callbacks: list[TrainerCallback],
     *,
     keep_best: bool,
+    checkpoints: bool = True,
 ) -> PairTrainer:
-    """A trainer that follows one stage of a recipe, quiet but for our own progress."""
+    """A trainer that follows one stage of a recipe, quiet but for our own progress.
+
+    checkpoints: after each epoch, to resume from; without them the best epoch's weights are held in memory.
+    """
     check_reporters(stage.train.report_to)
     evaluator = PairEvaluator.of_task(task)
     arguments = training_arguments(
@@ -65,7 +146,8 @@ def make_trainer(
         seed,
         folder,
         batch_sampler=HardBatches(stage.order),
-        load_best_model_at_end=keep_best,
+        save_strategy="epoch" if checkpoints else "no",
+        load_best_model_at_end=keep_best and checkpoints,
         metric_for_best_model=f"eval_{evaluator.primary_metric}",
         greater_is_better=True,
         logging_steps=min(LOG_STEPS, max(1, len(dataset) // stage.train.batch)),  # every epoch has a loss to show
@@ -73,15 +155,20 @@ def make_trainer(
     first, second, *_ = dataset[0].values()
     example: Any = {"source_sentence": first, "sentences": [second]}
     model.model_card_data.widget = [example]  # or the host looks for some, noisily
-    loss = build_loss(model, stage.loss)
-    learned = temperature_callbacks(loss, stage.loss.temperature_rate)
+    loss = build_loss(model, stage.loss, fast=stage.train.fast)
+    own = temperature_callbacks(loss, stage.loss.temperature_rate)
+    if stage.train.dropout == "first-epoch":
+        own.append(StopDropout())
+    if keep_best and not checkpoints:
+        own.append(KeepBest(f"eval_{evaluator.primary_metric}"))
     trainer = PairTrainer(
         model=model,
         args=arguments,
         train_dataset=dataset,
         loss=loss,
         evaluator=evaluator,
-        callbacks=[*callbacks, Reorder(), *learned, Seal()],
+        callbacks=[*callbacks, Reorder(), *own, Seal()],
+        data_collator=packing_collator(model, dataset, stage),  # type: ignore[arg-type]  # the host only calls it
     )
     trainer.bias_correction = stage.train.bias_correction
     keep_logs(trainer, folder.parents[1] / "logs" / folder.name)
@@ -91,7 +178,7 @@ def make_trainer(
 
 
 def training_arguments(stage: Stage, seed: int, folder: Path, **more: Any) -> SentenceTransformerTrainingArguments:
-    """The recipe's settings in the host's words: evaluate and save after each epoch."""
+    """The recipe's settings in the host's words: evaluate after each epoch."""
     settings = stage.train
     return SentenceTransformerTrainingArguments(
         output_dir=str(folder),
@@ -106,11 +193,11 @@ def training_arguments(stage: Stage, seed: int, folder: Path, **more: Any) -> Se
         bf16=settings.precision == "bf16",
         seed=seed,
         eval_strategy="epoch",
-        save_strategy="epoch",
         save_total_limit=2,
         report_to=list(settings.report_to),
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available(),
+        logging_nan_inf_filter=False,  # it waits for the device at every step, and hides what a user should see
         **more,
     )
 

@@ -1,0 +1,152 @@
+"""Training steps per second: pairtune's packed step against SentenceTransformerTrainer, in one process, turn by turn.
+
+python benchmarks/training.py [--json] [--device cuda --model bert-base --precision bf16 --batch 32 --batch 1024 --texts qqp]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import transformers
+import typer
+from datasets import Dataset
+from rich.console import Console
+from rich.table import Table
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from transformers import PrinterCallback, ProgressCallback, TrainerCallback
+
+from pairtune.progress import say
+from pairtune.sbert.attention import first_position
+from pairtune.sbert.encoder import load_encoder
+from pairtune.sbert.loss import BatchSoftmaxLoss
+from pairtune.sbert.packing import PackingCollator
+from pairtune.sbert.trainer import PairTrainer
+from pairtune.tasks import load_task
+
+WORKLOADS = ("short", "natural", "repeated")
+
+
+class Stopwatch(TrainerCallback):
+    """The seconds from the end of one step to the end of a later one: of this process on a CPU, which others may share."""
+
+    def __init__(self, first: int, last: int) -> None:
+        self.first, self.last, self.seconds = first, last, 0.0
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Begin, or end."""
+        if state.global_step in (self.first, self.last):
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            now = time.perf_counter() if torch.cuda.is_available() else time.process_time()
+            self.seconds = now - self.seconds
+
+
+def make_pairs(workload: str, source: str, count: int, encoder: SentenceTransformer) -> Dataset:
+    """Real texts of a task. short: 8 to 32 tokens, 20 on average. natural: its pairs. repeated: 8 answers to each question."""
+    task = load_task(source)
+    rng = np.random.default_rng(1)
+    if workload == "natural":
+        rows = np.resize(rng.permutation(len(task.train)), count)
+        return Dataset.from_dict({side: [getattr(task.train, side)[row] for row in rows] for side in ("left", "right")})
+    texts = sorted(set(task.train.left))
+    if workload == "short":
+        lengths = np.array([len(ids) for ids in encoder.tokenizer(texts, truncation=True)["input_ids"]])
+        wanted = rng.integers(8, 33, 2 * count)  # as many of each length
+        chosen = [rng.choice(np.flatnonzero(lengths == length)) for length in wanted]
+        return Dataset.from_dict(
+            {"left": [texts[row] for row in chosen[:count]], "right": [texts[row] for row in chosen[count:]]}
+        )
+    rows = rng.permutation(len(texts))
+    questions, answers = np.repeat(rows[: -(-count // 8)], 8)[:count], np.resize(rows[::-1], count)
+    return Dataset.from_dict({"left": [texts[row] for row in questions], "right": [texts[row] for row in answers]})
+
+
+def load(model: str, device: str) -> SentenceTransformer:
+    """An encoder by name; `bert-base` is that shape with random weights, under MiniLM's vocabulary."""
+    encoder = load_encoder("minilm" if model == "bert-base" else model, 128, device)
+    if model == "bert-base":
+        encoder[0].model = transformers.BertModel(transformers.BertConfig()).to(device)
+        encoder[1].embedding_dimension = encoder[1].pooling_output_dimension = 768
+    return encoder
+
+
+def measure(ours: bool, encoder: SentenceTransformer, data: Dataset, batch: int, steps: int, precision: str) -> dict[str, float]:
+    """Milliseconds of a step after the first half of them, and the peak of the device's memory in GiB."""
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = SentenceTransformerTrainingArguments(
+            output_dir=folder,
+            per_device_train_batch_size=batch,
+            max_steps=steps,
+            bf16=precision == "bf16",
+            report_to=[],
+            save_strategy="no",
+            disable_tqdm=True,
+            logging_steps=50,
+            dataloader_pin_memory=torch.cuda.is_available(),
+            logging_nan_inf_filter=not ours,
+        )
+        watch = Stopwatch(steps // 2, steps)
+        parts: dict[str, Any] = {"model": encoder, "args": arguments, "train_dataset": data, "callbacks": [watch]}
+        trainer: Any
+        if ours:
+            collate: Any = PackingCollator(encoder, data, offset=first_position(encoder), static=encoder.device.type == "cuda")
+            trainer = PairTrainer(**parts, loss=BatchSoftmaxLoss(encoder, temperature=0.05), data_collator=collate)
+        else:
+            both: Any = ("query_to_doc", "doc_to_query")
+            loss = MultipleNegativesRankingLoss(encoder, directions=both, partition_mode="per_direction")
+            trainer = SentenceTransformerTrainer(**parts, loss=loss)
+        trainer.remove_callback(PrinterCallback)
+        trainer.remove_callback(ProgressCallback)
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
+        trainer.train()
+    memory = torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0
+    return {"ms": 1000 * watch.seconds / (watch.last - watch.first), "gib": memory}
+
+
+def main(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")] = False,
+    model: str = "minilm",
+    device: str = "cpu",
+    batch: Annotated[list[int] | None, typer.Option(help="Pairs in a batch; may be repeated.")] = None,
+    steps: int = 12,
+    rounds: int = 2,
+    precision: str = "float32",
+    texts: Annotated[str, typer.Option(help="The task whose texts are used.")] = "stdlib",
+    workload: Annotated[list[str] | None, typer.Option(help="short, natural, repeated; all of them by default.")] = None,
+    threads: int = 1,
+) -> None:
+    """Compare, print a table, and with --json the ratios."""
+    torch.set_num_threads(threads)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    found: dict[str, Any] = {"model": model, "device": device, "texts": texts, "precision": precision, "threads": threads}
+    table = Table("workload", "batch", "host ms", "ours ms", "ratio", "host GiB", "ours GiB")
+    for size in batch or [32]:
+        for name in workload or WORKLOADS:
+            data = make_pairs(name, texts, max(size * steps, 512), load(model, device))
+            runs: dict[bool, list[dict[str, float]]] = {False: [], True: []}
+            for turn in range(rounds):
+                for ours in (False, True) if turn % 2 == 0 else (True, False):
+                    say(f"{name}, batch {size}: {'ours' if ours else 'host'}, round {turn + 1}")
+                    own = precision.removeprefix("ours-") if ours else "float32" if precision == "ours-bf16" else precision
+                    runs[ours].append(measure(ours, load(model, device), data, size, steps, own))
+            host, mine = ({key: min(run[key] for run in runs[ours]) for key in ("ms", "gib")} for ours in (False, True))
+            ratio = host["ms"] / mine["ms"]
+            key = f"ratio_{name}" if len(batch or [32]) == 1 else f"ratio_{name}_{size}"
+            found |= {key: round(ratio, 3), f"{name}_{size}": {"host": host, "ours": mine}}
+            figures = [f"{host['ms']:.1f}", f"{mine['ms']:.1f}", f"{ratio:.2f}", f"{host['gib']:.1f}", f"{mine['gib']:.1f}"]
+            table.add_row(name, str(size), *figures)
+    Console().print(table)
+    if as_json:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    typer.run(main)

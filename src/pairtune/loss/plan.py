@@ -1,0 +1,144 @@
+"""What the fused loss sums over: which vectors are rows and columns, how often each counts, and which entries stay out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+MOST_TAGS = 8  # each is one more comparison of every entry
+
+
+@dataclass(frozen=True)
+class Edges:
+    """The k entries of S that are positive pairs: entry e stands at [row[e], column[e]], and `pairs[e]` pairs share it.
+
+    None for row and column: entry e stands at [e, e]. None for pairs: one each.
+    """
+
+    count: int
+    row: Tensor | None = None
+    column: Tensor | None = None
+    pairs: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The sums of a batch of m pairs, over a matrix of U rows and V columns.
+
+    rows, columns: (U,) and (V,), the pair whose left or right vector each one is; None when row i is that of pair i.
+    row_terms, column_terms: only the first that many have sums of their own, so the rest × the rest is never computed.
+    row_counts, column_counts: (U,) and (V,), how many pairs each one stands for; None for one each.
+    tags: (D, U) and (D', V). Entries with a tag in common stay out of the sums; None: those on the diagonal do.
+    together: the edges of a row or column join its sum with their counts; otherwise an edge joins only its own term.
+    """
+
+    pairs: int
+    rows: Tensor | None
+    columns: Tensor | None
+    row_terms: int
+    column_terms: int
+    edges: Edges
+    row_counts: Tensor | None = None
+    column_counts: Tensor | None = None
+    tags: tuple[Tensor, Tensor] | None = None
+    together: bool = False
+
+    def regions(self, step: int = 1) -> list[tuple[slice, slice]]:
+        """The rectangles with every entry that a sum needs: all of the rows with terms, then what columns with terms lack.
+
+        step: they end at multiples of this, or at the end.
+        """
+        height = self.pairs if self.rows is None else len(self.rows)
+        width = self.pairs if self.columns is None else len(self.columns)
+        top, side = (
+            min(-(-terms // step) * step, size) for terms, size in ((self.row_terms, height), (self.column_terms, width))
+        )
+        found = [(slice(0, top), slice(0, width)), (slice(top, height), slice(0, side))]
+        return [(rows, columns) for rows, columns in found if rows.start < rows.stop and columns.stop]
+
+
+def make_plan(
+    positive: Tensor, ids: tuple[Tensor, Tensor] | None, directions: str, *, everything: bool, mask: bool, merge: bool
+) -> Plan | None:
+    """The plan of m pairs; None where there is none. everything: all are positive. ids, mask, merge: see `plan_texts`.
+
+    Sizes are read back from a GPU. A CUDA graph that is being captured forbids that: there negatives and copies are
+    computed with like all else, and masking has no plan.
+    """
+    capturing = positive.is_cuda and torch.cuda.is_current_stream_capturing()
+    if ids is not None and (mask or merge) and not capturing:
+        plan = plan_texts(positive, *ids, directions, mask=mask, merge=merge)
+        if plan or mask:
+            return plan
+    if capturing or everything:
+        edges = Edges(len(positive), pairs=None if everything else positive)
+        return None if mask else Plan(len(positive), None, None, *_terms(directions, len(positive), len(positive)), edges)
+    return plan_pairs(positive, directions)
+
+
+def plan_pairs(positive: Tensor, directions: str) -> Plan:
+    """Each pair is a row and a column, those of positives first."""
+    count = int(positive.sum())
+    order = None if count == len(positive) else torch.argsort(positive.byte(), descending=True, stable=True)
+    return Plan(len(positive), order, order, *_terms(directions, count, count), Edges(count))
+
+
+def plan_texts(positive: Tensor, left_ids: Tensor, right_ids: Tensor, directions: str, *, mask: bool, merge: bool) -> Plan | None:
+    """As `plan_pairs`, knowing which texts are equal; None where no text has few partners (see `_tags`).
+
+    mask: known positives stay out of the sums, as `hide_known_positives` says. merge: a text is one row or column with
+    the number of its copies, which needs their vectors to be equal.
+    """
+    lefts, left = left_ids.unique(return_inverse=True)
+    rights, right = right_ids.unique(return_inverse=True)
+    both, copies = (left * len(rights) + right)[positive].unique(return_counts=True)
+    known = (both // len(rights), both % len(rights))  # the distinct positive pairs, as texts
+    if merge:
+        rows, row, row_terms = _merge(left, len(lefts), known[0])
+        columns, column, column_terms = _merge(right, len(rights), known[1])
+        edges = Edges(len(both), row[known[0]], column[known[1]], copies)
+        counts = left.bincount()[left[rows]], right.bincount()[right[columns]]
+        plan = Plan(len(positive), rows, columns, *_terms(directions, row_terms, column_terms), edges, *counts, together=not mask)
+    else:
+        plan = plan_pairs(positive, directions)
+    tags = _tags(known, left if plan.rows is None else left[plan.rows], right if plan.columns is None else right[plan.columns])
+    return None if tags is None else replace(plan, tags=tags)
+
+
+def _terms(directions: str, left: int, right: int) -> tuple[int, int]:
+    return {"both": (left, right), "left": (left, 0), "right": (0, right)}[directions]
+
+
+def _merge(text: Tensor, count: int, known: Tensor) -> tuple[Tensor, Tensor, int]:
+    """One row per text, those of positives first: the pair each row is taken from, the row of each text, how many have terms."""
+    first = torch.full((count,), len(text), device=text.device)
+    first.scatter_reduce_(0, text, torch.arange(len(text), device=text.device), "amin")
+    has_term = torch.zeros(count, dtype=torch.bool, device=text.device).index_fill_(0, known, True)
+    order = torch.argsort(has_term.byte(), descending=True, stable=True)
+    return first[order], torch.argsort(order), int(has_term.sum())
+
+
+def _tags(known: tuple[Tensor, Tensor], row: Tensor, column: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Tags by which exactly the known pairs of texts meet. row: (U,), column: (V,), the text of each.
+
+    A left text's tag is itself and a right text's are its left texts, or the other way round, whichever takes fewer.
+    Where both a left and a right text have more than MOST_TAGS partners there is no such table: None.
+    """
+    by_right, by_left = _partners(known[1], known[0], column), _partners(known[0], known[1], row)
+    if min(len(by_right), len(by_left)) > MOST_TAGS:
+        return None
+    if len(by_right) <= len(by_left):
+        return row[None].int().contiguous(), by_right
+    return by_left, column[None].int().contiguous()
+
+
+def _partners(owner: Tensor, partner: Tensor, text: Tensor) -> Tensor:
+    """The partners of each text, −1 beyond the last. owner, partner: (k,), text: (W,), to (D, W) with D a power of two."""
+    owner, order = torch.sort(owner, stable=True)
+    place = torch.arange(len(owner), device=owner.device) - torch.searchsorted(owner, owner)  # 0, 1, … within an owner
+    deepest = int(place.max()) + 1 if len(place) else 1
+    table = torch.full((1 << (deepest - 1).bit_length(), int(text.max()) + 1), -1, dtype=torch.int32, device=text.device)
+    table[place, owner] = partner[order].int()
+    return table[:, text].contiguous()

@@ -1,0 +1,110 @@
+"""Forward and backward pass of a batch as one CUDA graph, so that the device never waits for Python to launch kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pairtune.sbert.packing import Packed
+
+MOST_TOKENS = 32_768  # beyond this the kernels take longer than their launches
+MOST_GRAPHS = 48
+
+Compute = Callable[[Packed], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A captured step: the batch that it reads, the loss and the embeddings that it writes."""
+
+    graph: torch.cuda.CUDAGraph
+    batch: Packed
+    loss: Tensor
+    embeddings: Tensor
+
+
+class CapturedSteps:
+    """Runs `compute` and its backward pass; batches of a shape that was seen before are played from a graph.
+
+    compute: a batch to (loss, embeddings), without waiting for the device. The first batch of a shape is computed in the
+    ordinary way, with the same kernels and the same random numbers, so where graphs begin does not change the result.
+    """
+
+    def __init__(self, compute: Compute, parameters: Iterable[nn.Parameter], dropout: nn.Dropout | None = None) -> None:
+        """dropout: one of the model's; a graph serves as long as its share stays."""
+        self.compute, self.dropout = compute, dropout
+        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        self.gradients: list[Tensor] = []  # of the parameters that have one, parts of `buffer`: graphs write there
+        self.buffer: Tensor | None = None
+        self.stream = torch.cuda.Stream()
+        self.pool: Any = torch.cuda.graph_pool_handle()
+        self.seen: set[Any] = set()
+        self.graphs: dict[Any, Graph] = {}
+
+    def __call__(self, batch: Packed) -> tuple[Tensor, Tensor]:
+        """The loss and the embeddings, (columns, m, n); gradients are added to those that are there."""
+        current = torch.cuda.current_stream()
+        self.stream.wait_stream(current)  # a graph, and what it shares memory with, stays on one stream
+        with torch.cuda.stream(self.stream):
+            if self.buffer is None:
+                found = self._compute(batch)
+                self._make_buffer()
+            else:
+                self._attach()
+                found = self._play(batch)
+        current.wait_stream(self.stream)
+        return found
+
+    def clip(self, limit: float) -> Tensor:
+        """Scale all gradients down so that their common norm is at most `limit`, as torch's clip_grad_norm_; the norm before."""
+        assert self.buffer is not None
+        norm = torch.linalg.vector_norm(self.buffer)
+        self.buffer.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
+        return norm
+
+    def _play(self, batch: Packed) -> tuple[Tensor, Tensor]:
+        key = batch.shape, self.dropout and self.dropout.p
+        if key not in self.graphs:
+            if key not in self.seen or len(self.graphs) >= MOST_GRAPHS or batch.ids.shape[1] > MOST_TOKENS:
+                self.seen.add(key)
+                return self._compute(batch)
+            self.graphs[key] = self._capture(batch)
+        step = self.graphs[key]
+        for target, source in zip(step.batch.tensors(), batch.tensors(), strict=True):
+            target.copy_(source, non_blocking=True)
+        step.graph.replay()
+        return step.loss.clone(), step.embeddings.clone()
+
+    def _compute(self, batch: Packed) -> tuple[Tensor, Tensor]:
+        loss, embeddings = self.compute(batch)
+        loss.backward()
+        return loss.detach(), embeddings.detach()
+
+    def _capture(self, batch: Packed) -> Graph:
+        batch, graph = batch.clone(), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
+            loss, embeddings = self._compute(batch)
+        return Graph(graph, batch, loss, embeddings)
+
+    def _make_buffer(self) -> None:
+        """One buffer for all gradients that the first step has found; parameters that nothing uses stay without."""
+        self.parameters = [parameter for parameter in self.parameters if parameter.grad is not None]
+        sizes = [parameter.numel() for parameter in self.parameters]
+        self.buffer = torch.cat([parameter.grad.reshape(-1) for parameter in self.parameters if parameter.grad is not None])
+        parts = zip(self.buffer.split(sizes), self.parameters, strict=True)
+        self.gradients = [part.view_as(parameter) for part, parameter in parts]
+        for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
+            parameter.grad = gradient
+
+    def _attach(self) -> None:
+        """Give the parameters their gradients back, set to zero, after the host took them away."""
+        assert self.buffer is not None
+        if all(parameter.grad is None for parameter in self.parameters):
+            self.buffer.zero_()
+        for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
+            if parameter.grad is None:
+                parameter.grad = gradient

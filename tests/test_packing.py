@@ -1,0 +1,217 @@
+"""Texts without padding: the same embeddings, losses and gradients as with it."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from transformers import TrainerCallback
+
+from pairtune.errors import UserError
+from pairtune.pairs import PairSet, Task
+from pairtune.recipe import make_recipe
+from pairtune.sbert.attention import first_position, packed_attention, why_padded
+from pairtune.sbert.encoder import load_encoder
+from pairtune.sbert.packing import BLOCKS, PackingCollator, Tokens, cut_blocks, fill_up, pack
+from pairtune.sbert.trainer import make_trainer
+
+TEXTS = [
+    "how are you",
+    "a",
+    "the quick brown fox jumps over the lazy dog and then over another one",
+    "how are you",
+    "What is it like to live in a very large city?",
+    "yes no",
+]
+SHAPE = {"vocab_size": 30527, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+SMALL = {
+    "mpnet": lambda: transformers.MPNetModel(transformers.MPNetConfig(**SHAPE)),
+    "distilbert": lambda: transformers.DistilBertModel(
+        transformers.DistilBertConfig(vocab_size=30527, dim=48, n_layers=2, n_heads=4, hidden_dim=64)
+    ),
+    "roberta": lambda: transformers.RobertaModel(transformers.RobertaConfig(**SHAPE)),
+    "albert": lambda: transformers.AlbertModel(transformers.AlbertConfig(**SHAPE, embedding_size=16)),
+}
+WORDS = ["stone", "river", "cloud", "engine", "garden", "paper", "silver", "window", "forest", "needle", "bridge", "candle"]
+
+
+@pytest.fixture
+def make_encoder(tiny_encoder, tmp_path):
+    """The tiny encoder with real weights, or a smaller one of another kind, under the same vocabulary."""
+
+    def make(kind):
+        if kind == "bert":
+            return load_encoder(tiny_encoder, 32, "cpu")
+        torch.manual_seed(0)
+        load_encoder(tiny_encoder).tokenizer.save_pretrained(tmp_path / kind)
+        SMALL[kind]().save_pretrained(tmp_path / kind)
+        return load_encoder(str(tmp_path / kind), 32, "cpu")
+
+    return make
+
+
+def without_dropout(model):
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return model
+
+
+def embed_packed(model, number, tokens, static):
+    batch = pack(tokens, number, None, offset=first_position(model), longest=32, static=static)
+    with packed_attention(model, batch):
+        distinct = model(batch.features())["sentence_embedding"]
+    return distinct[batch.index].flatten(0, 1)
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("kind", ["bert", "mpnet", "distilbert", "roberta"])
+def test_packed_texts_have_the_embeddings_and_gradients_of_padded_ones(make_encoder, kind, static):
+    model = make_encoder(kind).eval()
+    tokens = Tokens(model)
+    padded = model(model.preprocess(TEXTS))["sentence_embedding"]
+    packed = embed_packed(model, tokens.places(TEXTS).reshape(2, -1), tokens, static)
+    torch.testing.assert_close(packed, padded, atol=2e-6, rtol=1e-5)
+    weight = torch.randn(padded.shape, generator=torch.Generator().manual_seed(1))
+    parameters = list(model.parameters())
+    found, expected = (torch.autograd.grad((side * weight).sum(), parameters, allow_unused=True) for side in (packed, padded))
+    for one, other in zip(found, expected, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+def test_the_encoder_is_as_it_was_after_a_packed_pass(make_encoder):
+    model = make_encoder("mpnet").eval()
+    before = model.encode(TEXTS)
+    tokens = Tokens(model)
+    embed_packed(model, tokens.places(TEXTS).reshape(2, -1), tokens, static=False)
+    np.testing.assert_array_equal(model.encode(TEXTS), before)
+    assert "forward" not in vars(model[0].auto_model.encoder.layer[0].attention.attn)
+
+
+def test_each_distinct_text_of_a_batch_is_encoded_once(make_encoder):
+    tokens = Tokens(make_encoder("bert"))
+    number = tokens.places(["How are you", "a", "yes no", "how are you"]).reshape(2, -1)
+    batch = pack(tokens, number, None, offset=0, longest=32)
+    assert len(batch.starts) - 1 == 3  # upper case is lost on this vocabulary
+    assert batch.index[0, 0] == batch.index[1, 1] and batch.number[0, 0] == batch.number[1, 1]
+
+
+def test_a_text_paired_with_itself_is_encoded_twice_for_dropout_to_tell_apart(make_encoder):
+    tokens = Tokens(make_encoder("bert"))
+    batch = pack(tokens, tokens.places(["a", "yes no", "a", "yes no"]).reshape(2, -1), None, offset=0, longest=32)
+    assert len(batch.starts) - 1 == 4
+    assert set(batch.index[0].tolist()).isdisjoint(batch.index[1].tolist())
+    assert batch.number[0].tolist() == batch.number[1].tolist()
+
+
+def test_the_order_of_a_batch_does_not_depend_on_what_was_tokenised_before(make_encoder):
+    model = make_encoder("bert")
+    late = Tokens(model)
+    late.add(["unrelated words", *reversed(TEXTS)])
+    batches = [pack(one, one.places(TEXTS).reshape(2, -1), None, offset=0, longest=32) for one in (Tokens(model), late)]
+    assert torch.equal(batches[0].ids, batches[1].ids) and torch.equal(batches[0].index, batches[1].index)
+
+
+def test_blocks_are_the_cheapest_of_all_cuts():
+    lengths = np.sort(np.random.default_rng(0).integers(3, 40, 12))
+
+    def cost(bounds):
+        return sum((end - start) * lengths[end - 1] ** 2 for start, end in bounds)
+
+    best = min(
+        cost(list(zip((0, *inner), (*inner, 12), strict=True)))
+        for count in range(BLOCKS)
+        for inner in combinations(range(1, 12), count)
+    )
+    found = cut_blocks(lengths)
+    assert cost(found) == best and found[0][0] == 0 and found[-1][1] == 12 and len(found) <= BLOCKS
+
+
+def test_static_batches_come_in_few_shapes_and_lose_no_token():
+    rng = np.random.default_rng(0)
+    shapes = set()
+    for _ in range(200):
+        lengths = rng.integers(3, 33, rng.integers(20, 65))
+        ids, filled = fill_up(np.arange(lengths.sum()), lengths, 64, 32)
+        assert len(ids) == filled.sum() and (filled[: len(lengths)] == lengths).all() and filled.max() <= 32
+        assert len(ids) <= 1.25 * lengths.sum() + 32
+        shapes.add((len(ids), len(filled)))
+    assert len(shapes) <= 12
+
+
+def test_labels_that_are_not_numbers_and_texts_that_are_not_text_are_refused(make_encoder):
+    model = make_encoder("bert")
+    data = Dataset.from_dict({"left": ["a"], "right": ["b"], "label": [1.0]})
+    collate = PackingCollator(model, data, offset=0, static=False)
+    with pytest.raises(UserError, match="label of pair 0 of the batch is NaN"):
+        collate([{"left": "a", "right": "b", "label": float("nan")}])
+    with pytest.raises(UserError, match="a text of column 'right' is None: drop such pairs"):
+        collate([{"left": "a", "right": None, "label": 1.0}])
+
+
+class Losses(TrainerCallback):
+    """The loss of every step."""
+
+    def __init__(self):
+        self.values = []
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        self.values += [logs["loss"]] if "loss" in logs else []
+
+
+def step_losses(model, loss, order, fast, folder):
+    rng = np.random.default_rng(3)
+    left = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in range(12) for _ in range(4)]
+    right = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in left]
+    pairs = PairSet.of(np.repeat(left[:12], 4).tolist(), right, rng.random(48).round(1).tolist())
+    task = Task("small", "regression", pairs, pairs, pairs, "Spearman", ("Spearman",))
+    train = {"epochs": 2, "batch": 8, "rate": 1e-4, "max_length": 24, "fast": fast}
+    recipe = make_recipe({"name": "small/x", "loss": loss, "order": order, "train": train})
+    columns = {"left": pairs.left, "right": pairs.right, "label": pairs.label}
+    if loss["kind"] == "triplet":
+        columns = {"anchor": pairs.left, "positive": pairs.right, "negative": pairs.right[::-1]}
+    losses = Losses()
+    arguments = (model, Dataset.from_dict(columns), recipe.stages[0], task, 1, folder / "stages" / "1", [losses])
+    trainer = make_trainer(*arguments, keep_best=False, checkpoints=False)
+    trainer.args.logging_steps = trainer.state.logging_steps = 1
+    trainer.train()
+    return losses.values
+
+
+@pytest.mark.parametrize(
+    ("loss", "order"),
+    [
+        ({"kind": "combo"}, {"by": "examples", "group": 4, "neighbours": 6, "encode": "reuse"}),
+        ({"kind": "bsc", "duplicates": "mask", "learn_temperature": True}, {"by": "uniform"}),
+        ({"kind": "mse"}, {"by": "original"}),
+        ({"kind": "triplet"}, {"by": "uniform"}),
+        ({"kind": "pearson"}, {"by": "words", "group": 4}),
+    ],
+)
+def test_every_step_has_the_loss_of_the_plain_path(make_encoder, tmp_path, loss, order):
+    fast, plain = (
+        step_losses(without_dropout(make_encoder("bert")), loss, order, fast, tmp_path / str(fast)) for fast in (True, False)
+    )
+    assert len(fast) == 12 and len(set(fast)) > 6
+    np.testing.assert_allclose(fast, plain, atol=1e-4)
+
+
+def test_an_unknown_architecture_is_trained_with_padding_and_told_so(make_encoder, tmp_path, capsys):
+    model = make_encoder("albert")
+    assert why_padded(model) == "its architecture is albert; known: bert, distilbert, electra, mpnet, roberta, xlm-roberta"
+    assert step_losses(model, {"kind": "combo"}, {"by": "uniform"}, True, tmp_path)
+    assert "training with padding, the slower way: its architecture is albert" in capsys.readouterr().err
+
+
+def test_a_model_with_a_foreign_module_is_trained_with_padding(make_encoder):
+    from sentence_transformers.sentence_transformer.modules import CNN
+
+    model = make_encoder("bert")
+    assert why_padded(SentenceTransformer(modules=[model[0], CNN(384), model[1]])) == "it has the module CNN"
