@@ -1,4 +1,4 @@
-# make demo | make test | make check | make docs | make bench | make setup
+# make demo | make test | make check | make docs | make results | make bench | make setup
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 DOCUMENTED := $(VENV)/.documented
 WORKERS ?= 2
 
-.PHONY: demo test check docs setup bench clean
+.PHONY: demo test check docs results setup bench clean
 
 demo: setup  ## train the default encoder on the built-in task and show the difference
 	@$(BIN)/pairtune demo
@@ -23,6 +23,10 @@ check: setup  ## style, types, import direction
 docs: $(DOCUMENTED)  ## the documentation, into site/
 	@$(BIN)/python -m typer pairtune.cli utils docs --name pairtune --title 'Command line' --output docs/reference/cli.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+results: setup  ## docs/results.md, from the records in results/
+	@$(BIN)/pairtune tables --markdown > docs/results.md.part
+	@mv docs/results.md.part docs/results.md
 
 bench: setup  ## the benchmarks, at sizes that take a few minutes on two cores
 	$(BIN)/python benchmarks/ordering.py

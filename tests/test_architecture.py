@@ -15,6 +15,7 @@ LINES = [  # each may import what stands below it, never sideways or up
     ["cli"],
     ["serve"],
     ["report"],
+    ["reproduce"],
     ["train", "demo", "inspection"],
     ["material"],
     ["tasks", "sbert", "engines"],

@@ -38,6 +38,7 @@ COMMANDS = typer.main.get_command(app).commands
 NOT_RUN = {
     "demo": "minutes: make demo is part of the continuous integration",
     "export": "needs another runtime: tests/test_fit.py",
+    "reproduce": "hours on a GPU: tests/test_reproduce.py runs it on a small table",
 }
 if importlib.util.find_spec("pyspark") is None:
     NOT_RUN["--engine spark"] = "needs PySpark: the continuous integration installs it and runs this page again"
@@ -245,10 +246,12 @@ def tables(page):
         yield [dict(zip(head, row, strict=True)) for row in rows]
 
 
+@cache
 def records_of(name):
-    from pairtune.results import read_records
+    from pairtune.recipe import read_recipe
+    from pairtune.report.book import Book
 
-    return [record for record in read_records(ROOT / "results") if record.name == name and record.encoder == "minilm"]
+    return Book(ROOT / "results").find(read_recipe(name), "minilm").runs if name in shipped_recipes() else ()
 
 
 def paper_figure(name, metric):

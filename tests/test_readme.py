@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 import shlex
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -51,38 +50,21 @@ def test_the_commands_of_the_readme_run_in_the_order_they_are_shown(tmp_path, ti
 
 
 def test_the_figures_of_the_readme_are_those_of_the_records():
-    from pairtune.results import read_records
+    from pairtune.recipe import read_recipe
+    from pairtune.report.book import Book
 
-    records = read_records(ROOT / "results")
+    book = Book(ROOT / "results")
     rows = re.findall(r"^\| .+ \| (\S+) \| \**([\d.]+)\** \| \**([\d.]+)\** \| `(\S+)` \| (\d) \|$", README, flags=re.MULTILINE)
     assert len(rows) == 7
     for metric, before, after, name, seeds in rows:
-        runs = [run for run in records if run.name == name]
-        assert len(runs) == int(seeds), name
-        assert f"{runs[0].before['test'][metric]:.3f}" == before, name
-        assert f"{sum(run.after['test'][metric] for run in runs) / len(runs):.3f}" == after, name
+        found = book.find(read_recipe(name), "minilm")
+        assert len(found) == int(seeds), name
+        assert f"{found.runs[0].before['test'][metric]:.3f}" == before, name
+        assert f"{found.mean((metric, 'test')):.3f}" == after, name
     for name, scores, mean in re.findall(r"\(`(cqa-a/\S+)`\) \| ([\d., ]+) \| \**([\d.]+)\** \|", README):
-        found = [run.after["test"]["MAP"] for run in records if run.name == name]
-        assert ", ".join(f"{value:.3f}" for value in found) == scores.strip(), name
-        assert f"{sum(found) / len(found):.3f}" == mean, name
-
-
-def test_the_page_of_results_is_what_the_records_and_the_paper_say():
-    from pairtune.report.published import published_score
-    from pairtune.results import read_records
-
-    records = read_records(ROOT / "results")
-    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\S+)` \| (\S+) \| (\S+) \| (\S+)(?: ± (\S+))? \| (\d) \| (\S+) \|$", page, flags=re.MULTILINE)
-    assert {name for name, *_ in rows} == {run.name for run in records}
-    for name, metric, before, mean, spread, seeds, paper in rows:
-        runs = [run for run in records if run.name == name]
-        scores = [run.after["test"][metric] for run in runs]
-        expected = (f"{runs[0].before['test'][metric]:.4f}", f"{statistics.mean(scores):.4f}", str(len(runs)))
-        assert (before, mean, seeds) == expected, name
-        assert spread == (f"{statistics.stdev(scores):.4f}" if len(scores) > 1 else ""), name
-        published = published_score(name, metric)
-        assert paper == ("–" if published is None else f"{published:.3f}"), name
+        found = book.find(read_recipe(name), "minilm")
+        assert ", ".join(f"{value:.3f}" for value in found.scores(("MAP", "test"))) == scores.strip(), name
+        assert f"{found.mean(('MAP', 'test')):.3f}" == mean, name
 
 
 def test_every_page_that_the_readme_links_to_is_there():

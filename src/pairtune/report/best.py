@@ -1,0 +1,39 @@
+"""The search for each task's best recipe, judged on dev."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pairtune.report.book import Book, Sample
+from pairtune.reproduce.search import SEARCH, Candidate
+from pairtune.tasks import TASKS
+
+
+def dev_means(task: str, sample: Sample) -> tuple[float, ...]:
+    """The mean over seeds of the task's metrics on dev, the main one first; the others decide between equals."""
+    return tuple(
+        round(sample.mean((metric, "dev")), 9) for metric in TASKS[task].metrics if metric in sample.runs[0].after["dev"]
+    )
+
+
+def rank_candidates(task: str, book: Book, encoder: str) -> list[tuple[Candidate, Sample]]:
+    """The candidates with their runs, the best on dev first, those without runs last."""
+    found = [(candidate, book.find(candidate.recipe(), encoder)) for candidate in SEARCH[task]]
+    run = [pair for pair in found if len(pair[1])]
+    return sorted(run, key=lambda pair: dev_means(task, pair[1]), reverse=True) + [pair for pair in found if not len(pair[1])]
+
+
+def choose_best(task: str, book: Book) -> Candidate | None:
+    """The candidate with the highest dev score, averaged over the encoders that went through the whole search.
+
+    None while no encoder has.
+    """
+    whole = []
+    for encoder in book.encoders:
+        samples = [book.find(candidate.recipe(), encoder) for candidate in SEARCH[task]]
+        if all(map(len, samples)):
+            whole.append([dev_means(task, sample) for sample in samples])
+    if not whole:
+        return None
+    means = [tuple(row) for row in np.mean(whole, axis=0).round(9)]
+    return SEARCH[task][max(range(len(means)), key=means.__getitem__)]

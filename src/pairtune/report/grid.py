@@ -1,0 +1,74 @@
+"""A table of texts, for the terminal and for a page of the documentation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+from rich.table import Table
+
+from pairtune.report.book import Difference
+
+
+@dataclass(frozen=True)
+class Grid:
+    """title, head and rows of cells; notes stand below."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def for_terminal(self) -> Table:
+        """With the notes as its caption."""
+        table = Table(*self.head, title=self.title.replace("`", ""), caption="\n".join(self.notes).replace("`", ""))
+        table.caption_justify = "left"
+        for row in self.rows:
+            table.add_row(*(cell.replace("`", "").replace("**", "") for cell in row))
+        return table
+
+    def as_markdown(self) -> str:
+        """Without the title, which is a heading of the page.
+
+        >>> print(Grid("t", ("a", "b"), (("1", "2"),)).as_markdown())
+        | a | b |
+        | --- | --- |
+        | 1 | 2 |
+        """
+        lines = [self.head, ("---",) * len(self.head), *self.rows]
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return "\n\n".join([table, *self.notes])
+
+
+def figure(value: float | None, signed: bool = False) -> str:
+    """Four digits, a dash for nothing.
+
+    >>> figure(0.5, signed=True)
+    '+0.5000'
+    """
+    if value is None:
+        return "–"
+    return f"{value:+.4f}" if signed else f"{value:.4f}"
+
+
+def with_spread(mean: float | None, spread: float | None, seeds: int) -> str:
+    """A mean and the standard deviation over seeds, where there are several.
+
+    >>> with_spread(0.8088, 0.0031, 3)
+    '0.8088 ± 0.0031'
+    """
+    return f"{figure(mean)} ± {spread:.4f}" if seeds > 1 and spread is not None else figure(mean)
+
+
+def describe_difference(difference: Difference | None) -> str:
+    """A difference and its interval, with a mark where it is sure.
+
+    >>> describe_difference(Difference(0.02, 0.01, 0.03, 0.05))
+    '+0.0200 (+0.0100 to +0.0300) ✓'
+    """
+    if difference is None:
+        return "–"
+    mark = {1: " ✓", -1: " ✗", 0: ""}[difference.sign]
+    if not isfinite(difference.high):
+        return f"{figure(difference.mean, signed=True)} (one run only)"
+    return f"{figure(difference.mean, signed=True)} ({difference.low:+.4f} to {difference.high:+.4f}){mark}"

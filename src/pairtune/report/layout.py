@@ -1,0 +1,161 @@
+"""Which columns a table has: the paper, and for each encoder the mean, the best seed on dev, the difference, the order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from pairtune.recipe import Recipe, read_recipe, shipped_recipes
+from pairtune.report.best import rank_candidates
+from pairtune.report.book import Book, Metric, compare
+from pairtune.report.grid import Grid, describe_difference, figure, with_spread
+from pairtune.report.published import BARE_LOOP, CAPTIONS, PUBLISHED, published_score
+from pairtune.report.tables import BEST, base_name, check_order, make_row, metrics_of, paper_metric, recipes_of
+from pairtune.reproduce.plan import PRESETS, TABLES, file_name, settings_key
+from pairtune.reproduce.search import SEARCH
+from pairtune.tasks import TASKS
+
+MARKS = {1.0: "✓", 0.5: "(✓)", -0.5: "(✗)", -1.0: "✗"}
+TITLES = {
+    "1": "Table 1: Antique",
+    "2": "Table 2: CQA-A and CQA-B",
+    "3": "Table 3: PFCC-S",
+    "4": "Table 4: MRPC and QQP",
+    "5": "Table 5: STSb",
+    "6": "Table 6: Pearson's correlation as the loss",
+    "open": "Rows of the open points",
+}
+
+
+def grids_of(table: str, book: Book, preset: str = "paper") -> list[Grid]:
+    """The grids of a table, task by task: the main metric first, then what else the paper has."""
+    if table == BEST:
+        return [search_grid(task, book, encoder) for task in SEARCH for encoder in encoders_in(book)]
+    recipes = sorted(recipes_of(table, preset), key=lambda recipe: list(SEARCH).index(recipe.task) if table == "open" else 0)
+    grids = []
+    for task, some in groupby(recipes, key=lambda recipe: recipe.task):
+        rows = list(some)
+        main, *others = metrics_of(task)
+        title = f"{TITLES[table]}, `{task}`" if table in TABLES else f"Open points, `{task}`"
+        if main != paper_metric(task):  # the paper's own kind of figure first
+            main, others = others[0], [main, *others[1:]]
+        notes = tuple(filter(None, (CAPTIONS[task] if table in TABLES else "", *describe_orders(rows, book))))
+        grids.append(metric_grid(title, rows, main, book, notes, ordered=table in TABLES))
+        grids += [metric_grid(f"{title}, {metric[0]}", rows, metric, book, (), ordered=False) for metric in others]
+    return grids
+
+
+def encoders_in(book: Book) -> list[str]:
+    """The encoders that have records; minilm where there are none at all."""
+    return book.encoders or ["minilm"]
+
+
+def metric_grid(
+    title: str, recipes: Sequence[Recipe], metric: Metric, book: Book, notes: tuple[str, ...], *, ordered: bool
+) -> Grid:
+    """One metric: a row for each recipe, the encoders side by side."""
+    encoders = encoders_in(book)
+    orders = {encoder: check_order(recipes, book, encoder) for encoder in encoders} if ordered else {}
+    name = metric[0] if metric[1] == "test" else f"{metric[0]} ({metric[1]})"
+    head = ["row", "recipe", f"{name}, paper"]
+    for encoder in encoders:
+        head += [file_name(encoder), "best on dev", "− paper", "n", *(["order"] if ordered else [])]
+    rows = [_as_it_comes(recipes, metric, book, encoders, ordered)]
+    for recipe in recipes:
+        made = [make_row("", recipe, metric, book.find(recipe, encoder), encoder) for encoder in encoders]
+        published = base_name(recipe) in PUBLISHED
+        cells = [PUBLISHED[base_name(recipe)].row if published else "–", f"`{recipe.name}`", figure(made[0].paper)]
+        for encoder, row in zip(encoders, made, strict=True):
+            away = None if row.paper is None or row.mean is None else row.mean - row.paper
+            cells += [with_spread(row.mean, row.std, row.n), figure(row.best_on_dev), figure(away, signed=True), str(row.n)]
+            cells += [MARKS.get(orders[encoder].beside.get(recipe.name, 0), "–")] if ordered else []
+        rows.append(tuple(cells))
+    return Grid(title, tuple(head), tuple(rows), notes)
+
+
+def _as_it_comes(
+    recipes: Sequence[Recipe], metric: Metric, book: Book, encoders: Sequence[str], ordered: bool
+) -> tuple[str, ...]:
+    """The first row: the encoder before any training, as the records have it."""
+    cells = ["the encoder as it comes", "–", "–"]
+    for encoder in encoders:
+        runs = [run for recipe in recipes for run in book.find(recipe, encoder).runs]
+        before = runs[0].before[metric[1]][metric[0]] if runs else None
+        cells += [figure(before), "–", "–", "–", *(["–"] if ordered else [])]
+    return tuple(cells)
+
+
+def describe_orders(recipes: Sequence[Recipe], book: Book) -> list[str]:
+    """In a sentence for each encoder: of the pairs of rows that the paper puts in an order, how many are in it here."""
+    lines = []
+    for encoder in encoders_in(book):
+        order = check_order(recipes, book, encoder)
+        if order.pairs:
+            lines.append(
+                f"Pairs of rows that the paper puts in an order and that were run with {file_name(encoder)}: {order.pairs}; "
+                f"in that order here: {order.right}, surely: {order.sure}; surely in the other: {order.wrong}."
+            )
+    return lines
+
+
+def search_grid(task: str, book: Book, encoder: str) -> Grid:
+    """The candidates of a task's search, the best on dev first, with test beside it."""
+    metric = TASKS[task].metric
+    rows = []
+    for place, (candidate, sample) in enumerate(rank_candidates(task, book, encoder)):
+        dev, test = ((metric, split) for split in ("dev", "test"))
+        scores = (figure(sample.mean(dev)), figure(sample.mean(test))) if len(sample) else ("–", "–")
+        rows.append((str(place + 1) if len(sample) else "–", f"`{candidate.name}`", *scores, str(len(sample))))
+    return Grid(
+        f"Search, `{task}`, {file_name(encoder)}", ("place", "recipe", f"{metric}, dev", f"{metric}, test", "n"), tuple(rows)
+    )
+
+
+def released_grid(book: Book) -> Grid | None:
+    """The rows whose settings are others in the authors' code, beside those of the text; None before one was run."""
+    encoders = encoders_in(book)
+    head = ["recipe", "metric", "paper"]
+    for encoder in encoders:
+        head += [f"text, {file_name(encoder)}", f"code, {file_name(encoder)}", "difference"]
+    rows = []
+    for name in (name for names in TABLES.values() for name in names):
+        text, code = read_recipe(name), read_recipe(PRESETS["released"] + name)
+        metric = metrics_of(text.task)[0]
+        samples = [(book.find(text, encoder), book.find(code, encoder)) for encoder in encoders]
+        if settings_key(text) == settings_key(code) or not any(len(one) for _, one in samples):
+            continue
+        cells = [f"`{code.name}`", metric[0], figure(published_score(name, metric[0]))]
+        for encoder, both in zip(encoders, samples, strict=True):
+            made = [make_row("", text, metric, sample, encoder) for sample in both]
+            cells += [*(with_spread(row.mean, row.std, row.n) for row in made), describe_difference(compare(*both[::-1], metric))]
+        rows.append(tuple(cells))
+    return Grid("The settings of the released code", tuple(head), tuple(rows)) if rows else None
+
+
+def best_grid(book: Book) -> Grid | None:
+    """The shipped best recipes and their test scores; None before there are any."""
+    names = [f"{task}/{BEST}" for task in SEARCH if f"{task}/{BEST}" in shipped_recipes()]
+    head = ("task", "encoder", "as it comes", "metric", "dev", "test", "best on dev", "n", "bare loop", "paper's best")
+    rows = []
+    for name in names:
+        recipe = read_recipe(name)
+        metric = TASKS[recipe.task].metric
+        for encoder in encoders_in(book):
+            sample = book.find(recipe, encoder)
+            row = make_row(BEST, recipe, (metric, "test"), sample, encoder)
+            papers = [one.scores.get(metric) or 0.0 for key, one in PUBLISHED.items() if key.startswith(f"{recipe.task}/")]
+            rows.append(
+                (
+                    f"`{recipe.task}`",
+                    file_name(encoder),
+                    figure(sample.runs[0].before["test"][metric] if len(sample) else None),
+                    metric,
+                    figure(sample.mean((metric, "dev")) if len(sample) else None),
+                    with_spread(row.mean, row.std, row.n),
+                    figure(row.best_on_dev),
+                    str(row.n),
+                    figure(BARE_LOOP[recipe.task].get(encoder)),
+                    figure(max(papers) or None),
+                )
+            )
+    return Grid("The best recipe of each task", head, tuple(rows)) if rows else None

@@ -1,0 +1,103 @@
+"""The page of results in the documentation: verdicts, tables and best recipes, made from the records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pairtune.recipe import read_recipe
+from pairtune.report.book import Book
+from pairtune.report.grid import Grid, describe_difference, figure
+from pairtune.report.layout import TITLES, best_grid, encoders_in, grids_of, released_grid
+from pairtune.report.tables import recipes_of
+from pairtune.report.verdicts import (
+    CONCLUSIONS,
+    LEARNED,
+    OPEN_POINTS,
+    Claim,
+    differences_of,
+    judge,
+    learned_temperatures,
+)
+from pairtune.reproduce.plan import TABLES, file_name
+
+INTRO = """# Results
+
+Made by `make results` from the records in `results/` and the figures of the paper; nothing on this page is typed in. The paper
+has BERT-base (uncased), the best of five seeds on dev. Here: {encoders}, the mean and the sample standard deviation
+over n seeds, and in *best on dev* the seed that the paper would have reported; epoch and threshold are chosen on dev, and scores
+are those of test unless a column says otherwise. *− paper* is our mean less the paper's figure: another encoder, and often other
+data, so that the order of the rows is what can be compared.
+
+*Order* compares a row with the one that comes next below it in the paper: ✓ surely above it here too, (✓) above it within the
+noise, (✗) below it within the noise, ✗ surely below it. *Surely*: the 95 % interval of the difference does not include 0. Where a
+score is a mean over queries, the interval comes from drawing queries (the same for both rows) and seeds again and again;
+elsewhere it is Welch's, over seeds. Which recipe to take is in [choosing](choosing.md); what was tried, and failed, in the
+[experiments](experiments.md).
+
+```bash
+pairtune reproduce all --model minilm --seeds 1,2,3,4,5 --jobs 8
+pairtune tables 2
+```"""
+
+RELEASED_SAYS = """Rows whose settings are others in the authors' code than in the text (`recipes/released`): the mean of the two
+directions, groups of 7 (CQA-B 4, MRPC 3) out of 200 neighbours, other lengths, in combo the threshold ≥ 0.5,
+epoch 1 in file order, and no dropout after it. *Difference* is code less text."""
+
+BEST_SAYS = """`recipes/<task>/best.toml` is the candidate with the highest mean on dev (`pairtune reproduce best`,
+`pairtune tables best`). *Bare loop*: the best of MSE, BSC and combo in a bare PyTorch loop with the paper's settings, nothing
+chosen. The paper's figure for MRPC is of another kind (see Table 4) and not shown here."""
+
+
+NAMES = {"minilm": "all-MiniLM-L6-v2 (`minilm`, 22.7 M parameters)", "mpnet": "all-mpnet-base-v2 (`mpnet`, of BERT-base's size)"}
+
+
+def make_page(book: Book) -> str:
+    """The whole page as Markdown."""
+    encoders = encoders_in(book)
+    parts = [INTRO.format(encoders=" and ".join(NAMES.get(encoder, f"`{file_name(encoder)}`") for encoder in encoders))]
+    parts += ["## The paper's conclusions", *_claims(CONCLUSIONS, book)]
+    parts += ["## What the paper leaves open", *_claims(OPEN_POINTS, book), *_temperatures(book)]
+    for table in TABLES:
+        parts += [f"## {TITLES[table]}", *_grids(grids_of(table, book))]
+    if any(len(book.find(recipe, encoder)) for recipe in recipes_of("open") for encoder in encoders):
+        parts += [f"## {TITLES['open']}", *_grids(grids_of("open", book))]
+    for title, says, grid in (
+        ("The settings of the released code", RELEASED_SAYS, released_grid(book)),
+        ("The best recipes found on dev", BEST_SAYS, best_grid(book)),
+    ):
+        parts += [] if grid is None else [f"## {title}", says, grid.as_markdown()]
+    return "\n\n".join(parts) + "\n"
+
+
+def _grids(grids: Sequence[Grid]) -> list[str]:
+    return [part for grid in grids for part in (f"**{grid.title}**", grid.as_markdown())]
+
+
+def _claims(claims: Sequence[Claim], book: Book) -> list[str]:
+    """Each claim with its verdict for each encoder, and the comparisons that it rests on."""
+    encoders = encoders_in(book)
+    parts = []
+    for number, claim in enumerate(claims, start=1):
+        verdicts = "; ".join(f"**{judge(claim, book, encoder)}** ({file_name(encoder)})" for encoder in encoders)
+        parts.append(f"{number}\\. *{claim.text}* {verdicts[0].upper()}{verdicts[1:]}.")
+        found = [differences_of(claim, book, encoder) for encoder in encoders]
+        rows = [
+            (f"`{upper}` over `{lower}`", *map(describe_difference, differences))
+            for (upper, lower), *differences in zip(claim.tests, *found, strict=True)
+            if any(one is not None for one in differences)
+        ]
+        if rows:
+            parts.append(Grid("", ("comparison", *map(file_name, encoders)), tuple(rows)).as_markdown())
+    return parts
+
+
+def _temperatures(book: Book) -> list[str]:
+    """Which τ a training finds that learns it, beside the paper's."""
+    rows = []
+    for name in LEARNED:
+        cells = [learned_temperatures(name, book, encoder) for encoder in encoders_in(book)]
+        if any(cells):
+            start = read_recipe(name).stages[0].loss.temperature
+            rows.append((f"`{name}`", figure(start), *(", ".join(f"{value:.4f}" for value in cell) or "–" for cell in cells)))
+    head = ("recipe", "τ of the paper", *(f"learned, by seed: {file_name(encoder)}" for encoder in encoders_in(book)))
+    return [Grid("", head, tuple(rows)).as_markdown()] if rows else []

@@ -1,0 +1,165 @@
+"""A process that trains one run after the other, as the queue hands them to it, and dies with the queue."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+from pairtune.errors import UserError
+from pairtune.evidence import EVIDENCE, Evidence, read_evidence
+from pairtune.folder import RunFolder, write_whole
+from pairtune.pairs import Task
+from pairtune.reproduce.plan import Job, file_name
+from pairtune.reproduce.queries import score_queries
+from pairtune.results import Run
+from pairtune.tasks import load_task
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all workers of a queue have in common.
+
+    out: where the runs train. threads: of each worker. keep_models: the weights of finished runs stay. checkpoints: after
+    each epoch, so that an interrupted run goes on from there; without them it begins anew, and less is written.
+    """
+
+    out: Path
+    threads: int = 1
+    keep_models: bool = False
+    checkpoints: bool = True
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a worker sends back: the record and the scores of its test queries, or what went wrong.
+
+    alive: whether the worker can go on; after an error that is not the user's it cannot be trusted.
+    """
+
+    record: Run | None = None
+    queries: list[float] | None = None
+    problem: str = ""
+    alive: bool = True
+
+
+def work(channel: Connection, setup: Setup) -> None:
+    """Train what comes through the channel until it is closed, each run with its output in its own log.txt."""
+    os.environ.update(OMP_NUM_THREADS=str(setup.threads), TOKENIZERS_PARALLELISM="false", TRANSFORMERS_VERBOSITY="error")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the queue ends the workers
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    import torch
+
+    torch.set_num_threads(setup.threads)
+    while True:
+        try:
+            job: Job = channel.recv()
+        except EOFError:
+            return
+        done = _attempt(job, setup)
+        channel.send(done)
+        if not done.alive:
+            return
+
+
+def _attempt(job: Job, setup: Setup) -> Done:
+    folder = job.folder(setup.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _output_to(folder / "log.txt"):
+        try:
+            return train_job(job, setup)
+        except UserError as problem:
+            print(problem, file=sys.stderr)
+            return Done(problem=str(problem))
+        except Exception as problem:
+            traceback.print_exc()
+            return Done(problem=f"{type(problem).__name__}: {problem} (see {folder / 'log.txt'})", alive=False)
+
+
+def train_job(job: Job, setup: Setup) -> Done:
+    """One run from where it was left, in its own folder; what remains there is what a report needs."""
+    from pairtune.train import run
+
+    out, path = setup.out, job.folder(setup.out)
+    folder = _open_folder(job, path)
+    _lend_before(job, out, folder)
+    task, own = _task(job.recipe.task), path / "results.jsonl"
+    kept = {"checkpoints": setup.checkpoints, "keep_model": setup.keep_models}
+    record = run(job.recipe, job.seed, out=path, results=own, task=task, resume=True, **kept)
+    evidence = read_evidence(path / EVIDENCE)
+    _keep_before(job, out, record, evidence)
+    scores = None if evidence is None else score_queries(evidence, record.metric)
+    return Done(record.model_copy(update={"model": folder.model.relative_to(out).as_posix()}), scores)
+
+
+@cache
+def _task(name: str) -> Task:
+    return load_task(name)
+
+
+def _open_folder(job: Job, path: Path) -> RunFolder:
+    """The run's folder; a log alone, of a process that died at once, is no reason to refuse it."""
+    if not (path / "recipe.json").exists():
+        asked = {"seed": job.seed, "recipe": job.recipe.model_dump(mode="json", exclude={"seeds"})}
+        write_whole(path / "recipe.json", json.dumps(asked, indent=1))
+    return RunFolder.open(path, job.recipe, job.seed, resume=True)
+
+
+def _before(job: Job, out: Path) -> Path:
+    """Where the scores of the encoder as it comes are kept: the same for every run of a task and a length."""
+    length = job.recipe.stages[0].train.max_length
+    return out / file_name(job.recipe.encoder) / "before" / f"{job.recipe.task}-{length}.json"
+
+
+def _lend_before(job: Job, out: Path, folder: RunFolder) -> None:
+    """Spare a run the scoring of an encoder that another run has scored."""
+    from pairtune.sbert.outcomes import kept_outcome
+
+    kept = _before(job, out)
+    if kept.exists() and not folder.finished and not (folder.path / "before.json").exists():
+        found = json.loads(kept.read_text())
+        write_whole(kept_outcome(folder, "before"), json.dumps(found["outcome"]))
+        write_whole(folder.path / "before.json", json.dumps(found["scores"]))
+
+
+def _keep_before(job: Job, out: Path, record: Run, evidence: Evidence | None) -> None:
+    path = _before(job, out)
+    if evidence is not None and evidence.test is not None and not path.exists():
+        kept = {"scores": record.before, "outcome": evidence.test.before.model_dump()}
+        aside = path.with_name(f"{path.name}.{os.getpid()}")  # another worker may be here too
+        write_whole(aside, json.dumps(kept))
+        aside.replace(path)
+
+
+@contextmanager
+def _output_to(path: Path) -> Iterator[None]:
+    """Standard output and error, of C code too, at the end of a file."""
+    kept = [os.dup(1), os.dup(2)]
+    with path.open("a", encoding="utf-8") as file:
+        for number in (1, 2):
+            os.dup2(file.fileno(), number)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, old in zip((1, 2), kept, strict=True):
+                os.dup2(old, number)
+                os.close(old)
+
+
+def _die_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)

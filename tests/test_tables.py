@@ -1,0 +1,302 @@
+"""The paper's tables from the records alone: figures against hand-made ones, orders, verdicts, and a page that is current."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+from pairtune.cli import app
+from pairtune.errors import UserError
+from pairtune.recipe import read_recipe, shipped_recipes
+from pairtune.report.best import choose_best, rank_candidates
+from pairtune.report.book import Book, Difference, Sample, compare
+from pairtune.report.layout import grids_of, released_grid
+from pairtune.report.published import PUBLISHED
+from pairtune.report.results_page import make_page
+from pairtune.report.tables import check_order, recipes_of, rows_of
+from pairtune.report.verdicts import (
+    CONCLUSIONS,
+    OPEN_POINTS,
+    judge,
+    learned_temperatures,
+    most_hold,
+    some_lose_a_tenth,
+    which_is_better,
+)
+from pairtune.reproduce.plan import TABLES, record_key, settings_key
+from pairtune.reproduce.queries import append_queries
+from pairtune.reproduce.search import SEARCH
+from pairtune.results import Epoch, Run, append_record
+from pairtune.tasks import TASKS
+
+ROOT = Path(__file__).parent.parent
+KEYS = ["table", "row", "task", "model", "metric", "primary", "paper", "mean", "std", "n", "best_on_dev"]
+
+
+def make_run(name, seed, test, dev, encoder="minilm", overrides=(), temperature=None):
+    """A record; `test` and `dev` are the main metric, and every other metric is a tenth lower."""
+    recipe = read_recipe(name, overrides).model_copy(update={"encoder": encoder})
+    task = TASKS[recipe.task]
+    scores = {
+        split: {metric: value - 0.1 * (metric != task.metric) for metric in (*task.metrics, "F1@best")}
+        for split, value in (("dev", dev), ("test", test))
+    }
+    before = {split: dict.fromkeys(values, 0.25) for split, values in scores.items()}
+    epochs = [Epoch(stage=1, epoch=1, dev=scores["dev"], temperature=temperature)]
+    return Run(
+        name=name,
+        task=task.name,
+        encoder=encoder,
+        seed=seed,
+        metric=task.metric,
+        recipe=recipe.model_dump(mode="json"),
+        before=before,
+        after=scores,
+        epochs=epochs,
+        best_epoch=1,
+        pairs={"train": 1, "dev": 1, "test": 1},
+        seconds=1,
+        pairs_per_second=1,
+        device="cpu",
+        versions={},
+        finished="2026-11-15T00:00:00+00:00",
+        model="m",
+    )
+
+
+def write(folder, runs, queries=None):
+    for run in runs:
+        append_record(folder / f"{run.encoder}.jsonl", run)
+        if queries is not None:
+            append_queries(folder / "queries" / f"{run.encoder}.jsonl", record_key(run), run.metric, queries[run.name, run.seed])
+    return Book(folder)
+
+
+def print_json(*words):
+    result = CliRunner().invoke(app, ["tables", *words, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_the_rows_for_programs_are_those_of_the_records(tmp_path):
+    scores, dev = [0.80, 0.84, 0.85], [0.7, 0.9, 0.8]
+    write(tmp_path, [make_run("cqa-a/bsc", seed, scores[seed], dev[seed]) for seed in range(3)])
+    rows = print_json("2", "--results", str(tmp_path))
+    assert all(list(row) == KEYS for row in rows)
+    assert len(rows) == 14 * 2 * 2  # rows, metrics, encoders
+    row = next(row for row in rows if (row["row"], row["task"], row["model"], row["metric"]) == ("BSC", "cqa-a", "minilm", "MAP"))
+    assert row["primary"] is True and row["paper"] == 0.801 and row["n"] == 3 and row["best_on_dev"] == 0.84
+    assert row["mean"] == pytest.approx(statistics.mean(scores)) and row["std"] == pytest.approx(statistics.stdev(scores))
+    second = next(row for row in rows if (row["row"], row["task"], row["metric"]) == ("BSC", "cqa-a", "MRR"))
+    assert second["primary"] is False and second["paper"] == 0.867 and second["best_on_dev"] == pytest.approx(0.74)
+    empty = next(row for row in rows if row["task"] == "cqa-b" and row["model"] == "mpnet")
+    assert (empty["mean"], empty["std"], empty["n"], empty["best_on_dev"]) == (None, None, 0, None)
+
+
+def test_all_tables_have_every_figure_of_the_paper(tmp_path):
+    rows = print_json("--results", str(tmp_path))
+    found = {(row["task"], row["row"], row["metric"]): row["paper"] for row in rows if row["paper"] is not None}
+    published = {
+        (name.partition("/")[0], one.row, metric): score
+        for name, one in PUBLISHED.items()
+        for metric, score in one.scores.items()
+    }
+    assert found == published
+    assert {row["table"] for row in rows} == set("123456")
+
+
+def test_mrpc_has_the_papers_kind_of_figure_and_an_honest_one(tmp_path):
+    book = write(tmp_path, [make_run("mrpc/mse", 1, test=0.8, dev=0.95)])
+    honest, papers = (row for row in rows_of("4", book) if (row.row, row.task, row.model) == ("MSE", "mrpc", "minilm"))
+    assert (honest.metric, honest.mean, honest.paper, honest.primary) == ("F1", 0.8, None, True)
+    assert (papers.metric, papers.mean, papers.paper, papers.primary) == ("F1@best", pytest.approx(0.85), 0.8908, True)
+
+
+def test_records_with_other_settings_are_not_in_the_table(tmp_path):
+    other = make_run("stsb/mse", 1, 0.9, 0.9, overrides=["train.rate=1e-4"])
+    again = make_run("stsb/mse", 2, 0.7, 0.7), make_run("stsb/mse", 2, 0.8, 0.8)
+    book = write(tmp_path, [other, *again])
+    row = next(row for row in rows_of("5", book) if (row.row, row.model) == ("MSE", "minilm"))
+    assert (row.n, row.mean) == (1, 0.8)  # of two records for a seed the later one
+
+
+def test_no_torch_is_needed_to_show_a_table(tmp_path):
+    program = (
+        "import sys; sys.argv = ['pairtune', 'tables', '--markdown', '--results', sys.argv[1]]\n"
+        "from pairtune.cli import app\n"
+        "try: app()\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'torch', 'transformers', 'sentence_transformers', 'datasets', 'duckdb', 'plotly'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", program, str(ROOT / "results")]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.startswith("# Results") and result.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_queue_needs_nothing_that_only_reports_need():
+    program = "import sys, pairtune.reproduce.queue, pairtune.train; print(*sys.modules)"
+    loaded = set(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split())
+    assert not {"torch", "typer", "duckdb", "plotly", "jinja2", "datasets", "faiss"} & loaded
+
+
+def sample(*scores, queries=None):
+    runs = tuple(make_run("cqa-a/bsc", seed, score, score) for seed, score in enumerate(scores))
+    return Sample(runs, None if queries is None else np.array(queries, float))
+
+
+def test_without_queries_the_interval_is_welchs():
+    one, other = (0.81, 0.84, 0.86, 0.83), (0.80, 0.79, 0.81)
+    found = compare(sample(*one), sample(*other), ("MAP", "test"))
+    expected = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    assert found.mean == pytest.approx(np.mean(one) - np.mean(other)) and found.sign == 1
+    assert compare(sample(0.9), sample(0.1), ("MAP", "test")).sign == 0  # single runs decide nothing
+    assert compare(sample(), sample(0.1), ("MAP", "test")) is None
+
+
+def test_with_queries_the_interval_is_that_of_the_paired_differences():
+    rng = np.random.default_rng(3)
+    hard = rng.normal(size=400)  # some queries are hard for both: that must not count
+    one, other = (hard + rng.normal(0.1, 0.3, size=(1, 400)) for _ in range(2))
+    one = one + 0.05
+    found = compare(sample(0.7, queries=one), sample(0.6, queries=other), ("MAP", "test"))
+    width = 2 * 1.96 * (one - other).std() / np.sqrt(400)
+    assert found.high - found.low == pytest.approx(width, rel=0.1)
+    assert (found.low + found.high) / 2 == pytest.approx(0.1, abs=0.01)
+
+
+def test_the_order_of_the_paper_is_checked_pair_by_pair(tmp_path):
+    means = {"mse": 0.80, "bsc": 0.70, "combo": 0.75, "mse-then-bsc": 0.82, "bsc-then-mse": 0.86}  # paper: combo just below MSE
+    runs = [make_run(f"stsb/{row}", seed, mean + seed / 1000, 0.5) for row, mean in means.items() for seed in (1, 2, 3)]
+    order = check_order(recipes_of("5"), write(tmp_path, runs), "minilm")
+    assert (order.pairs, order.right, order.sure, order.wrong) == (10, 10, 10, 0)
+    reversed_runs = [make_run("stsb/combo", seed, 0.9 + seed / 1000, 0.5) for seed in (1, 2, 3)]
+    order = check_order(recipes_of("5"), write(tmp_path, reversed_runs), "minilm")
+    assert (order.pairs, order.right, order.wrong) == (10, 7, 3)  # combo is now above all, and above BSC as in the paper
+    assert order.beside["stsb/mse"] == -1 and order.beside["stsb/combo"] == 1
+
+
+def test_one_run_each_leaves_the_order_open(tmp_path):
+    order = check_order(
+        recipes_of("5"), write(tmp_path, [make_run("stsb/mse", 1, 0.8, 0), make_run("stsb/bsc", 1, 0.9, 0)]), "minilm"
+    )
+    assert (order.pairs, order.right, order.sure, order.wrong) == (1, 0, 0, 0)
+
+
+UP, DOWN, OPEN_ = Difference(0.2, 0.1, 0.3, 0.25), Difference(-0.2, -0.3, -0.1, -0.2), Difference(0.1, -0.1, 0.3, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("differences", "verdict"),
+    [
+        ([UP, UP, OPEN_], "confirmed"),
+        ([UP, OPEN_, OPEN_], "depends"),
+        ([UP, UP, UP, DOWN], "depends"),
+        ([OPEN_, OPEN_], "not confirmed"),
+        ([DOWN, OPEN_], "not confirmed"),
+    ],
+)
+def test_a_conclusion_is_judged_by_its_comparisons(differences, verdict):
+    assert most_hold(differences) == verdict
+
+
+def test_a_wrong_setup_must_lose_a_tenth():
+    small = Difference(0.02, 0.01, 0.03, 0.025)
+    assert some_lose_a_tenth([UP, small]) == "confirmed"  # from 1.25 to 1: a fifth
+    assert some_lose_a_tenth([small, OPEN_]) == "depends"
+    assert some_lose_a_tenth([OPEN_, DOWN]) == "not confirmed"
+
+
+def test_an_open_question_gets_an_answer():
+    rule = which_is_better("this", "that")
+    assert [rule(found) for found in ([UP, OPEN_], [DOWN], [OPEN_], [UP, DOWN])] == [
+        "this is better",
+        "that is better",
+        "no difference beyond the noise",
+        "depends on the task",
+    ]
+
+
+def test_verdicts_follow_the_records(tmp_path):
+    claim = next(claim for claim in CONCLUSIONS if "normalisation" in claim.text)
+    rows = {"pfcc-s/bsc": 0.8, "pfcc-s/bsc-row-norm": 0.6, "pfcc-s/bsc-no-norm": 0.7}
+    assert judge(claim, Book(tmp_path), "minilm") == "not run yet"
+    runs = [make_run(name, seed, mean + seed / 1000, 0.5) for name, mean in rows.items() for seed in (1, 2, 3)]
+    assert judge(claim, write(tmp_path, runs[:1] + runs[3:4]), "minilm") == "open, one run each is too few"
+    assert judge(claim, write(tmp_path, runs[:6]), "minilm") == "open, 1 of 2 comparisons so far"
+    assert judge(claim, write(tmp_path, runs), "minilm") == "confirmed"
+    assert judge(claim, Book(tmp_path), "mpnet") == "not run yet"
+    assert "**confirmed** (minilm)" in make_page(Book(tmp_path))
+
+
+def test_every_claim_names_recipes_that_are_there():
+    assert len(CONCLUSIONS) == 7
+    named = {name for claim in (*CONCLUSIONS, *OPEN_POINTS) for test in claim.tests for name in test}
+    assert named <= set(shipped_recipes())
+
+
+def test_the_learned_temperature_is_that_of_the_kept_epoch(tmp_path):
+    book = write(tmp_path, [make_run("stsb/bsc-learned", seed, 0.8, 0.8, temperature=0.1 * seed) for seed in (1, 2)])
+    assert learned_temperatures("stsb/bsc-learned", book, "minilm") == pytest.approx([0.1, 0.2])
+    assert "0.1000, 0.2000" in make_page(book)
+
+
+def test_the_best_recipe_is_chosen_on_dev_and_never_on_test(tmp_path):
+    candidates = SEARCH["stsb"]
+    runs = [
+        make_run(candidate.base, 1, test=0.9 - place / 100, dev=0.5 + place / 100, overrides=candidate.changes)
+        for place, candidate in enumerate(candidates)
+    ]
+    assert choose_best("stsb", write(tmp_path, runs[:-1])) is None  # the search is not whole yet
+    book = write(tmp_path, runs[-1:])
+    assert choose_best("stsb", book) == candidates[-1]
+    ranked = [candidate for candidate, _ in rank_candidates("stsb", book, "minilm")]
+    assert ranked == list(candidates[::-1])
+    assert grids_of("best", book)[-1].rows[0][1] == f"`{candidates[-1].name}`"
+
+
+def test_the_released_settings_stand_beside_those_of_the_text(tmp_path):
+    assert released_grid(Book(tmp_path)) is None
+    runs = [make_run(f"{preset}stsb/bsc", seed, 0.8, 0.8) for preset in ("", "released/") for seed in (1, 2)]
+    (row,) = released_grid(write(tmp_path, runs)).rows
+    assert row[0] == "`released/stsb/bsc`" and row[3:5] == ("0.8000 ± 0.0000", "0.8000 ± 0.0000")
+
+
+@pytest.mark.parametrize("task", SEARCH)
+def test_the_shipped_best_recipe_is_the_winner_on_dev(task):
+    shipped = f"{task}/best" in shipped_recipes()
+    winner = choose_best(task, Book(ROOT / "results"))
+    if winner is not None:
+        assert shipped, f"the search is done: write recipes/{task}/best.toml with the settings of {winner.name}"
+        assert settings_key(read_recipe(f"{task}/best")) == settings_key(winner.recipe()), f"the winner is {winner.name}"
+    elif shipped:
+        assert settings_key(read_recipe(f"{task}/best")) in {settings_key(candidate.recipe()) for candidate in SEARCH[task]}
+
+
+def test_the_page_of_results_is_current():
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert page == make_page(Book(ROOT / "results")), "the records have changed: make results writes docs/results.md again"
+
+
+def test_the_tables_are_printed_for_people_too():
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["tables", "5", "--results", str(ROOT / "results")])
+    assert result.exit_code == 0 and "Combo BSC + MSE" in result.output and "0.8459" in result.output
+
+
+def test_an_unknown_table_is_refused(tmp_path):
+    with pytest.raises(UserError, match="there is no table '9'; known: 1, 2, 3, 4, 5, 6, open, best"):
+        rows_of("9", Book(tmp_path))
+    with pytest.raises(UserError, match="unknown preset 'code'"):
+        rows_of("1", Book(tmp_path), "code")
+
+
+def test_the_rows_of_the_paper_are_the_rows_of_the_tables():
+    assert {name for names in TABLES.values() for name in names} == set(PUBLISHED)
