@@ -2,6 +2,11 @@
 
     python benchmarks/ordering.py
     python benchmarks/ordering.py --texts 10000 100000 --train-pairs 1024 --json
+    python benchmarks/ordering.py --device cuda --rows 10_000 100_000 1_000_000 --neighbours 100 500 --json
+
+With --rows, whole orders by examples are made on --device and nothing else (up to 100,000 pairs the fastest of three): the
+search for neighbours, checked against brute force in float64 on 256 rows, the greedy pass, and what `reuse` adds, which is
+keeping the embeddings of an epoch.
 
 Seconds are processor time, which stays meaningful when the machine is shared, with the wall clock beside it. Vectors are
 drawn around random centres; searches are timed on 8,192 of the texts and scaled to all. The training is
@@ -22,7 +27,9 @@ from contextlib import contextmanager
 import numpy as np
 
 from pairtune.ordering import Side, knn, order_pairs
-from pairtune.ordering.examples import gather_groups
+from pairtune.ordering.candidates import find_candidates
+from pairtune.ordering.examples import gather_groups, neighbours_in_reach
+from pairtune.ordering.plain import shuffle_rows
 from pairtune.recipe import OrderSettings
 
 NEIGHBOURS, GROUP, WIDTH, TOKENS, QUERIES = 500, 8, 384, 24, 8192
@@ -34,8 +41,22 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=1_000_000, help="pairs in the greedy pass, with 100 neighbours each")
     parser.add_argument("--texts", type=int, nargs="+", default=[10_000, 50_000], help="texts whose neighbours are searched")
     parser.add_argument("--train-pairs", type=int, default=64, help="pairs in the training, 0 for none")
+    parser.add_argument("--rows", type=int, nargs="+", help="pairs in whole orders; nothing else is measured then")
+    parser.add_argument("--device", default="cpu", help="where whole orders are made: cpu or cuda")
+    parser.add_argument("--neighbours", type=int, nargs="+", default=[100], help="of each text, in whole orders")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
+    figures = measure_orders(given) if given.rows else measure_parts(given)
+    for name, figure in figures.items():
+        rest = "".join(f"   {key} {value:.3f}" for key, value in figure.items() if key not in ("cpu", "wall"))
+        print(f"{name:52s} {figure['cpu']:8.2f} s cpu {figure['wall']:8.2f} s wall{rest}")
+    if given.json:
+        machine = {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
+        print(json.dumps({**vars(given), "machine": machine, "figures": figures}))
+
+
+def measure_parts(given):
+    """The greedy pass, searches, orders of texts, and training on the CPU."""
     figures = {f"greedy pass, {given.pairs:,} pairs x 100 neighbours": time_greedy_pass(given.pairs)}
     for count in given.texts:
         figures |= time_searches(count)
@@ -44,12 +65,86 @@ def main() -> None:
     if given.train_pairs:
         for encode in ("each-epoch", "reuse"):
             figures |= time_training(given.train_pairs, encode)
-    for name, figure in figures.items():
-        rest = "".join(f"   {key} {value:.3f}" for key, value in figure.items() if key not in ("cpu", "wall"))
-        print(f"{name:52s} {figure['cpu']:8.2f} s cpu {figure['wall']:8.2f} s wall{rest}")
-    if given.json:
-        machine = {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
-        print(json.dumps({**vars(given), "machine": machine, "figures": figures}))
+    return figures
+
+
+def measure_orders(given):
+    """Whole orders of so many pairs, each with so many neighbours."""
+    order_pairs(side_of(3000).encoded(clustered(3000), device=given.device), OrderSettings(by="examples", neighbours=100), 1)
+    figures = {}
+    for count in given.rows:
+        vectors = clustered(count, given.device)
+        figures[f"keeping the embeddings of {count:,} pairs"] = time_keeping(count, vectors, given.device)
+        for neighbours in given.neighbours:
+            name = f"order of {count:,} pairs x {neighbours} neighbours, {given.device}"
+            tries = [time_order(count, vectors, neighbours, given.device) for _ in range(3 if count <= 100_000 else 1)]
+            figures[name] = min(tries, key=lambda figure: figure["wall"])
+            print(name, figures[name], flush=True)
+    return figures
+
+
+def side_of(count):
+    """Pairs whose texts are all different."""
+    numbers = np.arange(count)
+    return Side(tuple(map(str, range(count))), numbers, numbers)
+
+
+def time_order(count, vectors, neighbours, device):
+    """A whole order, its parts, and the share of neighbours that brute force finds too."""
+    import torch
+
+    settings = OrderSettings(by="examples", neighbours=neighbours, group=GROUP)
+    side = side_of(count).encoded(vectors, device=device)
+    whole, search, hashing, greedy = Stopwatch(), Stopwatch(), Stopwatch(), Stopwatch()
+    if device != "cpu":
+        torch.cuda.reset_peak_memory_stats()
+    with whole.running():
+        with search.running():
+            candidates = find_candidates(side, settings, neighbours)
+        with hashing.running():
+            visits = shuffle_rows(count, 1).tolist()
+        with greedy.running():
+            order = gather_groups(neighbours_in_reach(side, candidates, neighbours), visits, GROUP)
+    parts = {"search": search.wall, "random numbers": hashing.wall, "greedy": greedy.wall}
+    memory = {} if device == "cpu" else {"peak GB": torch.cuda.max_memory_allocated() / 1e9}
+    found = {"mean group": len(order) / len(order.groups), "found": check_neighbours(vectors, candidates.texts, device)}
+    return {**vars(whole), **parts, **memory, **found}
+
+
+def check_neighbours(vectors, texts, device):
+    """The share of 256 rows' neighbours that are as near as those of brute force in float64, but for rounding."""
+    import torch
+
+    everything = torch.from_numpy(vectors).to(device)
+    rows = torch.linspace(0, len(vectors) - 1, 256, device=device).long()
+    similarities = torch.cat([everything[part].double() @ everything.double().T for part in rows.split(32)])
+    similarities[torch.arange(len(rows)), rows] = -torch.inf
+    near = torch.from_numpy(texts[rows.cpu().numpy(), 1:]).to(device).long()
+    last = similarities.topk(near.shape[1]).values[:, -1:]
+    return float((similarities.gather(1, near) >= last - 1e-6).double().mean())
+
+
+def time_keeping(count, vectors, device):
+    """What `reuse` does beside training: file each batch's embeddings, bring them together, check them."""
+    import torch
+
+    from pairtune.sbert.kept import Encoded, Kept
+
+    side, watch, flushing, checking = side_of(count), Stopwatch(), Stopwatch(), Stopwatch()
+    batches = np.array_split(np.random.default_rng(0).permutation(count), max(1, count // 32))
+    batches = [batch.tolist() for batch in batches]
+    embeddings = torch.randn(2 * max(map(len, batches)), WIDTH, device=device)
+    kept = Kept(Encoded(np.zeros_like(vectors)), side.text, columns=2, place=0)
+    with watch.running():
+        kept.begin_epoch(batches, 0)
+        for batch in batches:
+            kept.see(embeddings[: 2 * len(batch)])
+            kept.end_batch()
+        with flushing.running():
+            kept.flush()
+        with checking.running():
+            side.encoded(kept.encoded.vectors)
+    return {**vars(watch), "flush": flushing.wall, "check": checking.wall}
 
 
 class Stopwatch:
@@ -78,11 +173,15 @@ def time_greedy_pass(count):
     return {**vars(watch), "mean group": len(order) / len(order.groups)}
 
 
-def clustered(count):
+def clustered(count, device="cpu"):
     """Vectors around one centre for every hundred, as texts on common subjects are."""
-    rng = np.random.default_rng(count)
-    centres = rng.standard_normal((max(1, count // 100), WIDTH), dtype=np.float32)
-    return knn.normalise(centres[rng.integers(0, len(centres), count)] + rng.standard_normal((count, WIDTH), dtype=np.float32))
+    import torch
+
+    drawn = torch.Generator(device).manual_seed(count)
+    centres = torch.randn(max(1, count // 100), WIDTH, device=device, generator=drawn)
+    chosen = torch.randint(0, len(centres), (count,), device=device, generator=drawn)
+    vectors = centres[chosen] + torch.randn(count, WIDTH, device=device, generator=drawn)
+    return torch.nn.functional.normalize(vectors).cpu().numpy()
 
 
 def time_searches(count):

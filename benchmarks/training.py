@@ -23,7 +23,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
 from pairtune.progress import say
-from pairtune.sbert.attention import first_position
+from pairtune.sbert.attention import first_position, lengths_to_capture
 from pairtune.sbert.encoder import load_encoder
 from pairtune.sbert.loss import BatchSoftmaxLoss
 from pairtune.sbert.packing import PackingCollator
@@ -96,7 +96,8 @@ def measure(ours: bool, encoder: SentenceTransformer, data: Dataset, batch: int,
         parts: dict[str, Any] = {"model": encoder, "args": arguments, "train_dataset": data, "callbacks": [watch]}
         trainer: Any
         if ours:
-            collate: Any = PackingCollator(encoder, data, offset=first_position(encoder), static=encoder.device.type == "cuda")
+            static = lengths_to_capture(encoder, precision) if encoder.device.type == "cuda" else 0
+            collate: Any = PackingCollator(encoder, data, offset=first_position(encoder), static=static)
             trainer = PairTrainer(**parts, loss=BatchSoftmaxLoss(encoder, temperature=0.05), data_collator=collate)
         else:
             both: Any = ("query_to_doc", "doc_to_query")

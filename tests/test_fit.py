@@ -75,7 +75,7 @@ def test_a_reporter_that_is_not_there_is_named(tiny_encoder, tmp_path):
             run(small_recipe(tiny_encoder, "neptune"), 1, out=tmp_path / "b", task=small_task())
 
 
-@pytest.mark.skipif(find_spec("openvino") is None, reason="needs OpenVINO: pip install 'pairtune[openvino]'")
+@pytest.mark.skipif(find_spec("optimum") is None, reason="needs Optimum Intel: pip install 'pairtune[export]'")
 def test_an_exported_model_encodes_as_before(tiny_encoder, tmp_path):
     from sentence_transformers import SentenceTransformer
 
@@ -88,7 +88,7 @@ def test_an_exported_model_encodes_as_before(tiny_encoder, tmp_path):
 
 def test_an_export_without_its_packages_says_what_to_install(tiny_encoder, tmp_path, monkeypatch):
     monkeypatch.setitem(export.PACKAGES, "openvino", ("numpy", "no_such_package.part"))
-    with pytest.raises(UserError, match=r"needs no_such_package\.part: pip install 'pairtune\[openvino\]'"):
+    with pytest.raises(UserError, match=r"needs no_such_package\.part: pip install 'pairtune\[export\]'"):
         export.export_model(tiny_encoder, tmp_path / "out", "openvino")
     monkeypatch.setitem(export.PACKAGES, "openvino", ())
     with pytest.raises(UserError, match="is there already"):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import typing
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from pairtune.errors import UserError
 from pairtune.ordering import ORDERINGS, Order, Side, advise, epoch_seed, order_pairs
+from pairtune.ordering.hashing import rank_rows
 from pairtune.ordering.order import number_texts
 from pairtune.recipe import OrderSettings
 
@@ -82,6 +84,14 @@ def test_epochs_of_neighbouring_seeds_share_no_order():
     seeds = [epoch_seed(seed, epoch) for seed in range(20) for epoch in range(20)]
     assert len(set(seeds)) == 400
     assert epoch_seed(7, 0) == 7
+
+
+@pytest.mark.parametrize("seed", [0, 7, -5, 2**62])
+def test_the_random_numbers_of_rows_are_those_of_hashlib(seed):
+    rows = [*range(120), *range(9990, 10_010), *range(16_380, 16_390), 19_999]  # over all seams
+    found = rank_rows(20_000, seed)
+    assert found[rows].tolist() == [int(hashlib.md5(f"{seed}|{row}".encode()).hexdigest()[:15], 16) for row in rows]
+    assert rank_rows(0, seed).tolist() == []
 
 
 @pytest.mark.parametrize("by", BY)

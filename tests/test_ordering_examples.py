@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairtune.ordering import Side, order_pairs
+from pairtune.ordering import device as device_module
 from pairtune.ordering import knn as knn_module
+from pairtune.ordering.device import CoarseSearch, compare_with_all, multiply_halves, normalise_rows, search_device
 from pairtune.ordering.examples import gather_groups
-from pairtune.ordering.knn import drop_self, find_nearest, normalise, search_approximately, search_exactly, search_tiled
+from pairtune.ordering.knn import drop_self, find_nearest, normalise, search_approximately, search_exactly
 from pairtune.ordering.plain import shuffle_rows
 from pairtune.recipe import OrderSettings
 
@@ -146,15 +148,63 @@ def joined(blocks):
     return np.concatenate(ids), np.concatenate(similarities)
 
 
-@pytest.mark.parametrize("search", ["exact", "tiled"])
+def sorted_neighbours(vectors, count):
+    similarity = cosines(vectors)
+    np.fill_diagonal(similarity, -np.inf)
+    ids = np.argsort(-similarity, axis=1)[:, :count]
+    return ids, np.take_along_axis(similarity, ids, axis=1)
+
+
+@pytest.mark.parametrize("search", ["faiss", "coarse", "all"])
 def test_neighbours_are_those_of_a_full_sort(search, monkeypatch):
     monkeypatch.setattr(knn_module, "BLOCK", 37)
-    monkeypatch.setattr(knn_module, "TILE", 50)
+    monkeypatch.setattr(device_module, "ROWS", 37)
+    monkeypatch.setattr(device_module, "FEW", 1 if search == "coarse" else 100)
     vectors = normalise(np.random.default_rng(4).normal(size=(130, 12)))
-    ids, similarities = joined(search_exactly(vectors, 60) if search == "exact" else search_tiled(vectors, 60, "cpu"))
-    expected = np.argsort(-cosines(vectors), axis=1)[:, :60]
+    found = drop_self(search_exactly(vectors, 61)) if search == "faiss" else search_device(3 * vectors, 60, "cpu")
+    ids, similarities = joined(found)
+    expected, values = sorted_neighbours(vectors, 60)
     assert ids.tolist() == expected.tolist()
-    assert np.allclose(similarities, np.take_along_axis(cosines(vectors), expected, axis=1), atol=1e-6)
+    assert np.allclose(similarities, values, atol=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(size=st.integers(20, 400), count=st.integers(1, 12), width=st.integers(1, 24), spread=st.sampled_from([1, 1e-2, 1e-4, 0]))
+def test_a_device_finds_exact_neighbours_however_close_the_vectors_are(size, count, width, spread):
+    """The nearer together, the less the coarse scores can tell apart, and the more rows are compared with all."""
+    rng = np.random.default_rng(size * count)
+    centres = rng.normal(size=(3, width))
+    vectors = normalise(centres[rng.integers(0, 3, size)] + spread * rng.normal(size=(size, width)))
+    ids, similarities = joined(search_device(vectors, min(count, size - 1), "cpu"))
+    _, expected = sorted_neighbours(vectors, ids.shape[1])
+    found = np.take_along_axis(cosines(vectors), ids.astype(np.int64), axis=1)
+    assert np.abs(found - expected).max() < 1e-6  # equal up to ties in float32
+    assert np.abs(similarities - expected).max() < 1e-6
+    assert all(row not in near and len(set(near)) == len(near) for row, near in enumerate(ids.tolist()))
+
+
+def test_rows_that_the_bound_on_coarse_scores_leaves_unsure_are_compared_with_all(monkeypatch):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(8)
+    vectors = normalise(0.3 * rng.normal(size=(600, 64)) + rng.normal(size=64))
+    search = CoarseSearch(normalise_rows(torch.from_numpy(vectors)), 10, 12)
+    coarse = multiply_halves(search.left, search.right)[:, :600].numpy()
+    assert 0 < np.abs(coarse - cosines(vectors)).max() < search.error < 2**-13
+    asked = []
+
+    def note(everything, rows, count):
+        asked.extend(rows.tolist())
+        return compare_with_all(everything, rows, count)
+
+    monkeypatch.setattr(device_module, "compare_with_all", note)
+    ids, _ = search(100, 500)
+    _, values = sorted_neighbours(vectors, 12)
+    gap = (values[:, 9] - values[:, 11])[100:500]  # what is left out lies below the 12th
+    surely, possibly = (set(np.flatnonzero(gap < share * search.error) + 100) for share in (0.9, 1.1))
+    assert 0 < len(surely) < 100
+    assert surely <= set(asked) <= possibly
+    found = np.take_along_axis(cosines(vectors)[100:500], ids.numpy(), axis=1)
+    assert np.abs(found - values[100:500, :10]).max() < 1e-6
 
 
 def test_a_text_is_never_its_own_neighbour_even_among_equal_vectors():
@@ -162,7 +212,7 @@ def test_a_text_is_never_its_own_neighbour_even_among_equal_vectors():
     ids, _ = joined(find_nearest(vectors, 3))
     assert ids.shape == (9, 3)
     assert all(row not in ids[row] for row in range(9))
-    dropped, _ = drop_self(slice(0, 1), np.array([[5, 0, 7]]), np.zeros((1, 3)))
+    _, dropped, _ = next(drop_self([(slice(0, 1), np.array([[5, 0, 7]]), np.zeros((1, 3)))]))
     assert dropped.tolist() == [[5, 7]]
 
 

@@ -69,7 +69,7 @@ def embed_packed(model, number, tokens, static):
     return distinct[batch.index].flatten(0, 1)
 
 
-@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("static", [0, 8, 32])
 @pytest.mark.parametrize("kind", ["bert", "mpnet", "distilbert", "roberta"])
 def test_packed_texts_have_the_embeddings_and_gradients_of_padded_ones(make_encoder, kind, static):
     model = make_encoder(kind).eval()
@@ -90,7 +90,7 @@ def test_the_encoder_is_as_it_was_after_a_packed_pass(make_encoder):
     model = make_encoder("mpnet").eval()
     before = model.encode(TEXTS)
     tokens = Tokens(model)
-    embed_packed(model, tokens.places(TEXTS).reshape(2, -1), tokens, static=False)
+    embed_packed(model, tokens.places(TEXTS).reshape(2, -1), tokens, static=0)
     np.testing.assert_array_equal(model.encode(TEXTS), before)
     assert "forward" not in vars(model[0].auto_model.encoder.layer[0].attention.attn)
 
@@ -149,7 +149,7 @@ def test_static_batches_come_in_few_shapes_and_lose_no_token():
 def test_labels_that_are_not_numbers_and_texts_that_are_not_text_are_refused(make_encoder):
     model = make_encoder("bert")
     data = Dataset.from_dict({"left": ["a"], "right": ["b"], "label": [1.0]})
-    collate = PackingCollator(model, data, offset=0, static=False)
+    collate = PackingCollator(model, data, offset=0, static=0)
     with pytest.raises(UserError, match="label of pair 0 of the batch is NaN"):
         collate([{"left": "a", "right": "b", "label": float("nan")}])
     with pytest.raises(UserError, match="a text of column 'right' is None: drop such pairs"):

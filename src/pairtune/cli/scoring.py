@@ -25,7 +25,14 @@ from pairtune.cli.common import (
 )
 
 if TYPE_CHECKING:
-    pass
+    from sentence_transformers import SentenceTransformer
+
+Quick = Annotated[
+    bool,
+    typer.Option(
+        "--quick", help="Encode on the CPU with OpenVINO in bfloat16: about three times as fast, scores change by up to 0.002."
+    ),
+]
 
 
 @app.command()
@@ -57,14 +64,14 @@ def evaluate(
     left: LeftColumn = "left",
     right: RightColumn = "right",
     label: LabelColumn = None,
+    quick: Quick = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Score a model on a split of a task."""
     chosen = choose_task(task, read_own_data(data, left, right, label))
-    from pairtune.sbert.encoder import load_encoder
     from pairtune.sbert.evaluator import evaluate_task
 
-    print_scores(evaluate_task(load_encoder(model), chosen, [split])[split], as_json)
+    print_scores(evaluate_task(load(model, quick), chosen, [split])[split], as_json)
 
 
 @app.command()
@@ -98,15 +105,15 @@ def score(
     file: Annotated[Path | None, typer.Argument(help="Pairs to score: .csv, .tsv, .jsonl or .parquet.")] = None,
     left: Annotated[str, typer.Option(help="The left text; with a file, its column.")] = "left",
     right: Annotated[str, typer.Option(help="The right text; with a file, its column.")] = "right",
+    quick: Quick = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Print the score of a pair of texts, or of every pair of a file, one per line."""
-    from pairtune.sbert.encoder import load_encoder
     from pairtune.sbert.evaluator import score_pairs
     from pairtune.tasks.table import read_pairs
 
     lefts, rights = read_pairs(file, left, right) if file else ([left], [right])
-    values = [round(float(value), 6) for value in score_pairs(load_encoder(model), lefts, rights)]
+    values = [round(float(value), 6) for value in score_pairs(load(model, quick), lefts, rights)]
     print(json.dumps({"scores": values}) if as_json else "\n".join(f"{value:.6f}" for value in values))
 
 
@@ -117,15 +124,15 @@ def search(
     query: Annotated[str | None, typer.Argument(help="What to look for; none: ask at a prompt.")] = None,
     column: Annotated[str, typer.Option(help="The column of the texts, where the corpus is a table.")] = "text",
     top: Annotated[int, typer.Option(help="How many to show.")] = 5,
+    quick: Quick = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Find the nearest texts of a corpus; the index is kept beside it."""
-    from pairtune.sbert.encoder import load_encoder
     from pairtune.sbert.search import open_index
     from pairtune.tasks.table import read_texts
 
     texts = read_texts(corpus, column)
-    encoder = load_encoder(model)
+    encoder = load(model, quick)
     index = open_index(encoder, texts, beside=corpus)
     for text in [query] if query is not None else ask("search: "):
         matches = [{"score": round(value, 6), "text": found} for value, found in index.search(encoder, text, top)]
@@ -133,6 +140,17 @@ def search(
             print(json.dumps({"query": text, "matches": matches}))
         else:
             print("\n".join(f"{match['score']:.4f}  {match['text']}" for match in matches))
+
+
+def load(model: str, quick: bool) -> SentenceTransformer:
+    """The encoder that scores, on OpenVINO if it shall be quick."""
+    from pairtune.sbert.encoder import load_encoder
+
+    if not quick:
+        return load_encoder(model)
+    from pairtune.sbert.quick import quicken
+
+    return quicken(load_encoder(model, device="cpu"))
 
 
 def ask(prompt: str) -> Any:

@@ -50,7 +50,7 @@ def _operands(left: Tensor, right: Tensor) -> torch.dtype:
 
 
 def _reach(left: Tensor, right: Tensor, temperature: float | Tensor, normalise: str) -> float:
-    """A bound of |S|, from the lengths of the vectors."""
+    """A bound of |S|, from the lengths of the vectors. Waits for the device where τ or those lengths are only known there."""
     with torch.no_grad():
         longest = 1.0
         if normalise != "l2":

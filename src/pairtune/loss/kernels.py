@@ -145,7 +145,7 @@ def pull_rows(
 ):  # fmt: skip
     """The gradient of `scale_rows`: of vectors[chosen[i]], when found[i] has given[i] and the share of its edges.
 
-    That is own[i] · others[i] for i < edges, or with LISTED the sum of own[e] · others[partners[e]], starts[i] ≤ e < starts[i + 1].
+    That is own[i] · others[i] for i < edges; with LISTED Σ own[e] · others[partners[e]] over starts[i] ≤ e < starts[i + 1].
     """
     row, x = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
     source = tl.load(chosen + row) if CHOSEN else row

@@ -103,7 +103,8 @@ def plan_texts(positive: Tensor, left_ids: Tensor, right_ids: Tensor, directions
         plan = Plan(len(positive), rows, columns, *_terms(directions, row_terms, column_terms), edges, *counts, together=not mask)
     else:
         plan = plan_pairs(positive, directions)
-    tags = _tags(known, left if plan.rows is None else left[plan.rows], right if plan.columns is None else right[plan.columns])
+    texts = left if plan.rows is None else left[plan.rows], right if plan.columns is None else right[plan.columns]
+    tags = _tags(known, texts, (len(lefts), len(rights)))
     return None if tags is None else replace(plan, tags=tags)
 
 
@@ -120,25 +121,21 @@ def _merge(text: Tensor, count: int, known: Tensor) -> tuple[Tensor, Tensor, int
     return first[order], torch.argsort(order), int(has_term.sum())
 
 
-def _tags(known: tuple[Tensor, Tensor], row: Tensor, column: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Tags by which exactly the known pairs of texts meet. row: (U,), column: (V,), the text of each.
+def _tags(known: tuple[Tensor, Tensor], texts: tuple[Tensor, Tensor], counts: tuple[int, int]) -> tuple[Tensor, Tensor] | None:
+    """Tags by which exactly the known pairs of texts meet. texts: (U,) and (V,), the text of each row and column.
 
     A left text's tag is itself and a right text's are its left texts, or the other way round, whichever takes fewer.
     Where both a left and a right text have more than MOST_TAGS partners there is no such table: None.
     """
-    by_right, by_left = _partners(known[1], known[0], column), _partners(known[0], known[1], row)
-    if min(len(by_right), len(by_left)) > MOST_TAGS:
+    sides = [torch.sort(side, stable=True) for side in known]
+    places = [torch.arange(len(owner), device=owner.device) - torch.searchsorted(owner, owner) for owner, _ in sides]  # 0, 1, …
+    depths = torch.stack([place.max() + 1 for place in places]).tolist() if len(known[0]) else [1, 1]
+    if min(depths) > MOST_TAGS:
         return None
-    if len(by_right) <= len(by_left):
-        return row[None].int().contiguous(), by_right
-    return by_left, column[None].int().contiguous()
-
-
-def _partners(owner: Tensor, partner: Tensor, text: Tensor) -> Tensor:
-    """The partners of each text, −1 beyond the last. owner, partner: (k,), text: (W,), to (D, W) with D a power of two."""
-    owner, order = torch.sort(owner, stable=True)
-    place = torch.arange(len(owner), device=owner.device) - torch.searchsorted(owner, owner)  # 0, 1, … within an owner
-    deepest = int(place.max()) + 1 if len(place) else 1
-    table = torch.full((1 << (deepest - 1).bit_length(), int(text.max()) + 1), -1, dtype=torch.int32, device=text.device)
-    table[place, owner] = partner[order].int()
-    return table[:, text].contiguous()
+    many = int(depths[1] <= depths[0])  # the side with a list for each text
+    (owner, order), place = sides[many], places[many]
+    shape = (1 << (depths[many] - 1).bit_length(), counts[many])  # a power of two: kernels are compiled for each
+    partners = torch.full(shape, -1, dtype=torch.int32, device=owner.device)
+    partners[place, owner] = known[1 - many][order].int()
+    single, listed = texts[1 - many][None].int(), partners.index_select(1, texts[many])
+    return (single, listed) if many else (listed, single)

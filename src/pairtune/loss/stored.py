@@ -35,7 +35,10 @@ class Stored:
         return by_row.log2(), by_column.log2()
 
     def gradients(self, rows_at: Tensor, columns_at: Tensor, by_row: Tensor, by_column: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradients of q·ln 2 and of a/ln 2. rows_at, columns_at: what `sums` gave; by_row, by_column: the gradients of ln 2 · those."""
+        """Gradients of q·ln 2 and of a/ln 2.
+
+        rows_at, columns_at: what `sums` gave; by_row, by_column: the gradients of those times ln 2.
+        """
         alpha, beta = (weigh(given, at) for given, at in ((by_row, rows_at), (by_column, columns_at)))
         by_q, by_a = torch.zeros_like(self.q), torch.zeros_like(self.a)
         for (rows, columns), entries in zip(self._strips(), self.kept, strict=True):

@@ -12,6 +12,8 @@ from pairtune.ordering.order import Order, Side
 from pairtune.ordering.plain import shuffle_rows
 from pairtune.recipe import OrderSettings
 
+FIRST = 32  # neighbours that are read at once: most pairs fill their group from these, and need none of the others
+
 
 def order_by_examples(side: Side, settings: OrderSettings, seed: int) -> Order:
     """Algorithm 1: in random order, each unused pair takes the `group` - 1 nearest unused of its `neighbours` nearest.
@@ -71,8 +73,10 @@ def neighbours_in_reach(side: Side, candidates: Candidates, count: int) -> Calla
     texts, start = candidates.texts, candidates.start
     if len(side.texts) == len(side):  # no text stands twice: texts are pairs
 
-        def alone(pair: int) -> list[int]:
-            return texts[pair, start[pair] :].tolist()
+        def alone(pair: int) -> Iterator[int]:
+            near = texts[pair, start[pair] :]
+            yield from near[:FIRST].tolist()
+            yield from near[FIRST:].tolist()
 
         return alone
 

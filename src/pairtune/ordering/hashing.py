@@ -6,6 +6,8 @@ import hashlib
 
 import numpy as np
 
+from pairtune.ordering.md5 import hash_numbered
+
 
 def hash_text(text: str) -> int:
     """60 bits of MD5: the first 15 hexadecimal digits, which fit the BIGINT of every engine.
@@ -18,7 +20,7 @@ def hash_text(text: str) -> int:
 
 def rank_rows(count: int, seed: int) -> np.ndarray:
     """(count,) int64: the random number of each row, its only one."""
-    return np.fromiter((hash_text(f"{seed}|{row}") for row in range(count)), np.int64, count)
+    return hash_numbered(f"{seed}|".encode(), count)  # hash_text(f"{seed}|{row}") of each
 
 
 def epoch_seed(seed: int, epoch: int) -> int:

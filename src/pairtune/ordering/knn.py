@@ -1,18 +1,18 @@
-"""The nearest neighbours of every vector: exact or approximate with faiss on the CPU, tiled in torch on CUDA."""
+"""The nearest neighbours of every vector: exact or approximate with faiss on the CPU, exact with torch on CUDA."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from pairtune.errors import UserError
+from pairtune.ordering.device import search_device
 from pairtune.ordering.order import Side
 from pairtune.progress import say, track
 
 EXACT_BELOW = 200_000  # vectors; beyond, exact search on a CPU takes minutes and grows with the square
 BLOCK = 4096  # queries at a time: faiss multiplies in blocks of that size, and with fewer takes twice as long
-TILE = 32_768  # vectors that a block meets at a time on CUDA: 512 MB of similarities
 PROBES = 64  # of 4√D lists: recall 0.96 on 72,673 real texts (16 of √D lists cost more and found 0.92)
 POINTS_PER_LIST = 64  # enough to place a list, and a quarter of the time of faiss's own 256
 SAMPLE = 200  # queries that the recall of an approximate search is measured on
@@ -39,20 +39,17 @@ def find_nearest(vectors: np.ndarray, count: int, device: str = "cpu", exact_bel
     vectors: (D, n), count < D. ids: (b, count) int32, nearest first, -1 where an approximate search found no more;
     similarities: (b, count) float32.
     """
-    vectors = normalise(vectors)
     count = min(count, len(vectors) - 1)
     if count < 1:
         rows = slice(0, len(vectors))
-        yield rows, np.empty((len(vectors), 0), np.int32), np.empty((len(vectors), 0), np.float32)
-        return
-    if device != "cpu":
-        found = search_tiled(vectors, count + 1, device)
+        found: Iterator[Block] = iter([(rows, np.empty((len(vectors), 0), np.int32), np.empty((len(vectors), 0), np.float32))])
+    elif device != "cpu":
+        found = search_device(vectors, count, device)
     elif len(vectors) < exact_below:
-        found = search_exactly(vectors, count + 1)
+        found = drop_self(search_exactly(normalise(vectors), count + 1))
     else:
-        found = search_approximately(vectors, count + 1)
-    for rows, ids, similarities in track(found, "finding neighbours", total=-(-len(vectors) // BLOCK)):
-        yield rows, *drop_self(rows, ids, similarities)
+        found = drop_self(search_approximately(normalise(vectors), count + 1))
+    yield from found
 
 
 def search_exactly(vectors: np.ndarray, count: int) -> Iterator[Block]:
@@ -96,35 +93,18 @@ def measure_recall(index: object, vectors: np.ndarray, count: int) -> float:
 
 
 def _search_index(index: object, vectors: np.ndarray, count: int) -> Iterator[Block]:
-    for start in range(0, len(vectors), BLOCK):
+    for start in track(range(0, len(vectors), BLOCK), "finding neighbours"):
         similarities, ids = index.search(vectors[start : start + BLOCK], count)  # type: ignore[attr-defined]
         yield slice(start, start + len(ids)), ids.astype(np.int32), similarities
 
 
-def search_tiled(vectors: np.ndarray, count: int, device: str) -> Iterator[Block]:
-    """Each vector against all, with torch: blocks of queries meet tiles of vectors and keep their best."""
-    import torch
-
-    everything = torch.from_numpy(vectors).to(device)
-    for start in range(0, len(vectors), BLOCK):
-        queries = everything[start : start + BLOCK]
-        best = torch.empty(len(queries), 0, device=device)
-        ids = torch.empty(len(queries), 0, dtype=torch.int64, device=device)
-        for tile in range(0, len(vectors), TILE):
-            similarities = queries @ everything[tile : tile + TILE].T  # (b, tile)
-            top, places = similarities.topk(min(count, similarities.shape[1]))
-            ids = torch.cat([ids, places + tile], dim=1)
-            best, places = torch.cat([best, top], dim=1).topk(min(count, ids.shape[1]))
-            ids = ids.gather(1, places)
-        yield slice(start, start + len(queries)), ids.to(torch.int32).cpu().numpy(), best.cpu().numpy()
-
-
-def drop_self(rows: slice, ids: np.ndarray, similarities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def drop_self(found: Iterable[Block]) -> Iterator[Block]:
     """The neighbours without the vector itself, which need not come first: another may have the very same vector.
 
     Where it was not found at all, for so many have, the last neighbour goes instead: (b, count + 1) becomes (b, count).
     """
-    itself = ids == np.arange(rows.start, rows.stop)[:, None]
-    itself[~itself.any(axis=1), -1] = True
-    shape = (len(ids), ids.shape[1] - 1)
-    return ids[~itself].reshape(shape), similarities[~itself].reshape(shape)
+    for rows, ids, similarities in found:
+        itself = ids == np.arange(rows.start, rows.stop)[:, None]
+        itself[~itself.any(axis=1), -1] = True
+        shape = (len(ids), ids.shape[1] - 1)
+        yield rows, ids[~itself].reshape(shape), similarities[~itself].reshape(shape)

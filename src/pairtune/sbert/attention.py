@@ -14,7 +14,7 @@ from sentence_transformers.sentence_transformer.modules import Dropout, LayerNor
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
-from pairtune.sbert.packing import Block, Packed
+from pairtune.sbert.packing import QUANTUM, Block, Packed
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -52,6 +52,12 @@ def why_padded(model: SentenceTransformer) -> str | None:
 def first_position(model: SentenceTransformer) -> int:
     """The position of a text's first token."""
     return FIRST_POSITION[inner_encoder(model).config.model_type]
+
+
+def lengths_to_capture(model: SentenceTransformer, precision: str) -> int:
+    """What to round the longest text of a batch to: where a kernel takes any lengths, all batches can have the same."""
+    any_length = precision == "bf16" and inner_encoder(model).config.model_type != "mpnet"
+    return int(model.max_seq_length or 512) if any_length else QUANTUM
 
 
 def inner_encoder(model: SentenceTransformer) -> Any:

@@ -8,31 +8,26 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
 
 from pairtune.metrics import best_threshold, distinct_queries, find_hits, first_hit_ranks, score_ranks, score_split
 from pairtune.pairs import PairSet, Task
 from pairtune.progress import track
+from pairtune.sbert.blocks import embed
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-ENCODE_BLOCK = 512  # texts between two signs of progress
 SEARCH_BLOCK = 256  # queries held against the whole corpus at a time
 
 
 def encode(model: SentenceTransformer, texts: Sequence[str], what: str = "encoding") -> np.ndarray:
-    """(N, n) unit vectors of the texts, each distinct text encoded once, short ones together."""
-    distinct = sorted(set(texts), key=len)
-    row = {text: place for place, text in enumerate(distinct)}
-    blocks = range(0, len(distinct), ENCODE_BLOCK)
-    found = [
-        model.encode(distinct[start : start + ENCODE_BLOCK], normalize_embeddings=True, show_progress_bar=False)
-        for start in track(blocks, what)
-    ]
-    if not found:
-        return np.zeros((0, model.get_embedding_dimension() or 0), np.float32)
-    return np.concatenate(found).astype(np.float32)[[row[text] for text in texts]]
+    """(N, n) unit vectors of the texts, each distinct text encoded once, those of equally many tokens together."""
+    row = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    prompt = model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
+    vectors = torch.nn.functional.normalize(embed(model, list(row), what, prompt=prompt or ""))
+    return vectors.cpu().numpy()[[row[text] for text in texts]]
 
 
 def score_pairs(model: SentenceTransformer, left: Sequence[str], right: Sequence[str]) -> np.ndarray:

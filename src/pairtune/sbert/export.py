@@ -22,7 +22,7 @@ PACKAGES: dict[Runtime, tuple[str, ...]] = {
 INSTALL: dict[Runtime, str] = {
     "onnx": "pip install 'sentence-transformers[onnx]', as soon as there is an optimum-onnx for transformers 5 "
     "(0.1.0 is not: it asks for less than 4.58); until then use --openvino",
-    "openvino": "pip install 'pairtune[openvino]'",
+    "openvino": "pip install 'pairtune[export]'",
 }
 LOWEST_COSINE = 0.9999  # float32 on another runtime rounds differently, and no more than that
 SAMPLES = (

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pairtune.sbert.vectors import gather_everywhere
+
+Part = tuple[Sequence[int], Tensor, Tensor | None]  # rows, their vectors, and each one's own similarity
 
 FLUSH_EVERY = 64  # batches that stay on the device before they are copied, so that no step waits for a copy
 
@@ -40,7 +43,8 @@ class Kept:
         self._batches: Sequence[Sequence[int]] = ()
         self._next = 0
         self._seen: list[Tensor] = []
-        self._waiting: list[tuple[Sequence[int], Tensor, Tensor | None]] = []
+        self._waiting: list[Part] = []  # of single batches, on the device
+        self._copied: list[Part] = []
 
     def begin_epoch(self, batches: Sequence[Sequence[int]], done: int) -> None:
         """batches: the rows of each batch of this process, of which `done` were trained on before a resume."""
@@ -58,27 +62,28 @@ class Kept:
         seen, self._seen = self._seen, []
         if not rows or sum(map(len, seen)) < self.columns * len(rows):
             return  # a loss that encodes in its own way: the caller finds out by `batches_kept`
-        sides = torch.cat(seen)[: self.columns * len(rows)].float().split(len(rows))  # `columns` of (m, n)
-        own = torch.cosine_similarity(sides[0], sides[1]) if self.encoded.own is not None else None
+        whole = seen[0] if len(seen) == 1 else torch.cat(seen)
+        sides = whole[: self.columns * len(rows)].reshape(self.columns, len(rows), -1)  # (columns, m, n)
+        own = torch.cosine_similarity(sides[0].float(), sides[1].float()) if self.encoded.own is not None else None
         self._waiting.append((rows, sides[self.place], own))
         self.batches_kept += 1
         if len(self._waiting) >= FLUSH_EVERY:
-            self._waiting = [_on_cpu(self._waiting)]
+            self._copy()
 
     def flush(self) -> None:
         """Write what was seen, by any process, into `encoded`. All processes call it together."""
-        mine = _on_cpu(self._waiting) if self._waiting else None
-        self._waiting = []
-        for part in gather_everywhere(mine):
-            if part is not None:
-                rows, vectors, own = part
-                self.encoded.vectors[self.text[rows]] = vectors.numpy()
-                if self.encoded.own is not None and own is not None:
-                    self.encoded.own[rows] = own.numpy()
+        self._copy()
+        mine, self._copied = self._copied, []
+        for rows, vectors, own in chain.from_iterable(gather_everywhere(mine)):
+            self.encoded.vectors[self.text[rows]] = vectors.numpy()
+            if self.encoded.own is not None and own is not None:
+                self.encoded.own[rows] = own.numpy()
 
-
-def _on_cpu(waiting: list[tuple[Sequence[int], Tensor, Tensor | None]]) -> tuple[Sequence[int], Tensor, Tensor | None]:
-    """Several batches as one, off the device."""
-    rows = [row for some, _, _ in waiting for row in some]
-    owns = [own for _, _, own in waiting if own is not None]
-    return rows, torch.cat([vectors.cpu() for _, vectors, _ in waiting]), torch.cat([own.cpu() for own in owns]) if owns else None
+    def _copy(self) -> None:
+        """What waits on the device as one part off it: a single copy, for each waits until all steps so far are done."""
+        if self._waiting:
+            rows = [row for some, _, _ in self._waiting for row in some]
+            owns = [own for _, _, own in self._waiting if own is not None]
+            vectors = torch.cat([vectors for _, vectors, _ in self._waiting]).float().cpu()
+            self._copied.append((rows, vectors, torch.cat(owns).cpu() if owns else None))
+            self._waiting = []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CHUNK = 4096  # texts that are tokenised between two signs of progress
 AHEAD = 2_000_000  # distinct texts that are tokenised before training; of a larger dataset, each batch as it comes
 BLOCKS = 6  # different paddings of the attention in a batch on a CPU: more waste less, and call more
-QUANTUM = 32  # lengths that a captured step is made for
+QUANTUM = 32  # lengths of the attention that captured steps are made for, where it has to be padded
 
 
 class Tokens:
@@ -56,6 +56,18 @@ class Tokens:
                 self._place, self._known, self._ids = {}, {}, []
             self.add(texts)
             return self.places(texts)
+
+    def padded(self, texts: Sequence[str]) -> dict[str, Tensor]:
+        """The host's features of these texts, (texts, length)."""
+        parts = [self[place] for place in self.places(texts)]
+        lengths = np.fromiter(map(len, parts), np.int64, len(parts))
+        mask = np.arange(lengths.max()) < lengths[:, None]
+        ids = np.full(mask.shape, self.model.tokenizer.pad_token_id)
+        ids[mask] = np.concatenate(parts)
+        found = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask.astype(np.int64))}
+        if "token_type_ids" in self.model.tokenizer.model_input_names:
+            found["token_type_ids"] = torch.zeros_like(found["input_ids"])
+        return found
 
     def __len__(self) -> int:
         return len(self._place)
@@ -160,13 +172,10 @@ class Packed:
 
 
 class PackingCollator:
-    """Rows of a dataset as a `Packed` batch, in place of the host's collator.
+    """Rows of a dataset as a `Packed` batch, in place of the host's collator."""
 
-    static: round all sizes up to a few, with tokens that belong to no text, so that a step can be captured and used again.
-    """
-
-    def __init__(self, model: SentenceTransformer, dataset: Dataset, *, offset: int, static: bool) -> None:
-        """offset: the position of a text's first token, in the encoder's table of positions."""
+    def __init__(self, model: SentenceTransformer, dataset: Dataset, *, offset: int, static: int = 0) -> None:
+        """offset: the position of a text's first token, in the encoder's table of positions. static: as `pack` takes it."""
         self.valid_label_columns = list(DEFAULT_LABEL_COLUMNS)
         label = next((name for name in self.valid_label_columns if name in dataset.column_names), None)
         self.columns = [name for name in dataset.column_names if name != label]
@@ -194,7 +203,7 @@ class PackingCollator:
         return texts
 
 
-def pack(tokens: Tokens, number: np.ndarray, label: Tensor | None, *, offset: int, longest: int, static: bool = False) -> Packed:
+def pack(tokens: Tokens, number: np.ndarray, label: Tensor | None, *, offset: int, longest: int, static: int = 0) -> Packed:
     """The batch whose columns hold the texts of these numbers, (columns, m)."""
     own = np.zeros_like(number)
     own[1:] = number[1:] == number[0]  # a text paired with itself is encoded twice: dropout is all that tells the two apart
@@ -206,7 +215,7 @@ def pack(tokens: Tokens, number: np.ndarray, label: Tensor | None, *, offset: in
     rank[order] = np.arange(len(order))
     ids, lengths = np.concatenate([parts[place] for place in order]), lengths[order]
     if static:
-        longest = min(-(-int(lengths[-1]) // QUANTUM) * QUANTUM, -(-longest // 8) * 8)
+        longest = min(-(-int(lengths[-1]) // static) * static, -(-longest // 8) * 8)
         ids, lengths = fill_up(ids, lengths, number.size, longest)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     text = np.repeat(np.arange(len(lengths)), lengths)

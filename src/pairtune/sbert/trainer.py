@@ -22,7 +22,7 @@ from pairtune.errors import UserError
 from pairtune.pairs import Task
 from pairtune.progress import say
 from pairtune.recipe import Stage
-from pairtune.sbert.attention import first_position, packed_attention, why_padded
+from pairtune.sbert.attention import first_position, lengths_to_capture, packed_attention, why_padded
 from pairtune.sbert.callbacks import KeepBest, Seal, StopDropout
 from pairtune.sbert.captured import CapturedSteps
 from pairtune.sbert.evaluator import PairEvaluator
@@ -120,7 +120,8 @@ def packing_collator(model: SentenceTransformer, dataset: Dataset, stage: Stage)
     if reason:
         say(f"training with padding, the slower way: {reason}")
         return None
-    return PackingCollator(model, dataset, offset=first_position(model), static=model.device.type == "cuda")
+    static = lengths_to_capture(model, stage.train.precision) if model.device.type == "cuda" else 0
+    return PackingCollator(model, dataset, offset=first_position(model), static=static)
 
 
 def make_trainer(

@@ -10,15 +10,12 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from pairtune.progress import track
+from pairtune.sbert.blocks import embed
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Thing = TypeVar("Thing")
-
-BATCH = 128  # texts in one forward pass: no gradients are kept, so more fit than in a training step
-CHUNK = 16 * BATCH  # texts between two signs of progress
 
 
 def encode_texts(
@@ -36,26 +33,18 @@ def encode_texts(
     rank, world = process_place()
     longest_first = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
     mine = longest_first[rank::world]
-    chunks: Sequence[list[int]] = [mine[start : start + CHUNK] for start in range(0, len(mine), CHUNK)]
-    # an empty prompt, not None: that would stand for the model's default one, which the collator does not add
-    options: dict[str, Any] = {"prompt": prompt or "", "batch_size": BATCH, "convert_to_tensor": True, "show_progress_bar": False}
-    if task:
-        options["task"] = task
-    parts = []
     with leave_no_trace(model), torch.autocast(model.device.type, dtype=precision, enabled=precision is not None):
-        for chunk in track(chunks, "encoding texts") if rank == 0 else chunks:
-            embeddings: Any = model.encode([texts[place] for place in chunk], **options)
-            parts.append(embeddings.float().cpu().numpy())
-    return _join_shares(mine, parts, len(texts), model)
+        # no prompt is "", not the model's default one, which the collator does not add either
+        some = [texts[place] for place in mine]
+        vectors = embed(model, some, "encoding texts", prompt=prompt or "", task=task, quiet=rank > 0)
+    return _join_shares(mine, vectors.cpu().numpy(), len(texts))
 
 
-def _join_shares(places: list[int], parts: list[np.ndarray], count: int, model: SentenceTransformer) -> np.ndarray:
-    shares = gather_everywhere((places, np.concatenate(parts) if parts else None))
-    width = next((vectors.shape[1] for _, vectors in shares if vectors is not None), model.get_embedding_dimension() or 0)
-    joined = np.empty((count, width), np.float32)
-    for some, vectors in shares:
-        if vectors is not None:
-            joined[some] = vectors
+def _join_shares(places: list[int], vectors: np.ndarray, count: int) -> np.ndarray:
+    shares = gather_everywhere((places, vectors))
+    joined = np.empty((count, vectors.shape[1]), np.float32)
+    for some, theirs in shares:
+        joined[some] = theirs
     return joined
 
 

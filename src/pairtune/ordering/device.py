@@ -1,0 +1,129 @@
+"""The exact nearest neighbours of every vector on a CUDA device: scored coarsely, chosen by pieces, ranked in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pairtune.progress import track
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ROWS = 2048  # vectors whose neighbours are searched at a time
+SCORES = 2**30  # coarse scores held at a time: 4 GB, or a quarter of what is free
+AGAIN = 2**27  # numbers of the candidates' vectors held at a time: 512 MB
+SPARE = 16  # candidates beyond those asked for, or a sixteenth of them: room for the error of the coarse scores
+FEW = 4  # times the candidates: so few vectors are all compared
+
+
+def search_device(vectors: np.ndarray, count: int, device: str) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    """For each of the (D, n) vectors the `count` < D nearest others by cosine: rows, (b, count) int32 ids and float32 cosines.
+
+    Exact: what the coarse scores leave out is proved to be farther away, row by row, by the bound on their error; rows
+    where that does not succeed are compared with all vectors in float64.
+    """
+    import torch
+
+    everything = normalise_rows(torch.from_numpy(vectors).to(device, torch.float32))
+    kept = count + max(SPARE, count // 16)
+    search = CoarseSearch(everything, count, kept) if len(vectors) > FEW * kept else None
+    step = min(rows_at_a_time(len(vectors), device), max(1, AGAIN // (kept * vectors.shape[1])))
+    for start in track(range(0, len(vectors), step), "finding neighbours"):
+        stop = min(start + step, len(vectors))
+        if search is None:
+            ids, similarities = compare_with_all(everything, torch.arange(start, stop, device=device), count)
+        else:
+            ids, similarities = search(start, stop)
+        yield slice(start, stop), ids.to(torch.int32).cpu().numpy(), similarities.cpu().numpy()
+
+
+def rows_at_a_time(count: int, device: str) -> int:
+    """How many vectors are compared with all `count` of them at a time."""
+    import torch
+
+    free = torch.cuda.mem_get_info(device)[0] // 16 if torch.device(device).type == "cuda" else SCORES
+    return max(1, min(ROWS, min(SCORES, free) // count))
+
+
+def normalise_rows(vectors: Tensor) -> Tensor:
+    """(D, n) rows of length 1; a row of zeros stays as it is."""
+    length = vectors.norm(dim=1, keepdim=True)
+    return vectors / length.masked_fill(length == 0, 1)
+
+
+def compare_with_all(everything: Tensor, rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The neighbours of some rows by brute force: (b, count) ids and cosines, nearest first.
+
+    float64 because float32 products are coarse where someone has allowed TF32, and because few rows come here.
+    """
+    import torch
+
+    found, exact = [], everything.double()
+    for part in rows.split(max(1, SCORES // 4 // len(everything))):
+        similarities = exact[part] @ exact.T  # (b, D)
+        similarities[torch.arange(len(part), device=rows.device), part] = -torch.inf
+        found.append(similarities.topk(count))
+    return torch.cat([ids for _, ids in found]), torch.cat([top for top, _ in found]).float()
+
+
+class CoarseSearch:
+    """The neighbours of blocks of rows, by three products of halves and a second look at what they put first.
+
+    With x = high + low + rest, both in bfloat16, the coarse score is high·high + high·low + low·high.
+    """
+
+    def __init__(self, everything: Tensor, count: int, kept: int) -> None:
+        """everything: (D, n) of length 1. kept: how many candidates are looked at again, count < kept < D."""
+        import torch
+
+        size, width = everything.shape
+        self.everything, self.count, self.kept = everything, count, kept
+        # The `kept` best lie in the `kept` pieces with the best maxima; this many vectors in a piece make both choices small.
+        self.piece = max(1, round((size / kept) ** 0.5))
+        self.pieces = -(-size // self.piece // 8) * 8  # matrices whose rows are not aligned take seven times as long
+        high = everything.to(torch.bfloat16)
+        low = (everything - high).to(torch.bfloat16)
+        self.left = torch.cat([high, high, low], dim=1)  # (D, 3n)
+        right = torch.cat([high, low, high], dim=1)
+        self.right = torch.nn.functional.pad(right, (0, 0, 0, self.pieces * self.piece - size))  # (pieces · piece, 3n)
+        # |low · low| and twice |rest| are below 2^-18 each; each of 3n sums loses 2^-22 at most of a total that is at most 1
+        self.error = 2**-16 + 3 * width * 2**-22
+
+    def __call__(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """(b, count) ids and float32 cosines of the rows from start to stop, nearest first."""
+        import torch
+
+        candidates, cutoff = self._choose(start, stop)
+        near = self.everything[candidates].mul_(self.everything[start:stop, None]).sum(dim=2)  # (b, kept)
+        best, places = near.topk(self.count)
+        ids = candidates.gather(1, places)
+        unsure = torch.nonzero(best[:, -1] < cutoff + self.error)[:, 0]
+        if len(unsure):
+            ids[unsure], best[unsure] = compare_with_all(self.everything, start + unsure, self.count)
+        return ids, best
+
+    def _choose(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """(b, kept) ids of the best coarse scores, and (b,) what no other exceeds."""
+        import torch
+
+        scores = multiply_halves(self.left[start:stop], self.right)  # (b, pieces · piece)
+        scores[:, len(self.everything) :] = -torch.inf
+        scores[:, start:stop].fill_diagonal_(-torch.inf)  # itself
+        maxima = scores.view(-1, self.piece, self.pieces).amax(dim=1)  # a piece is every so-many-th vector
+        pieces = maxima.topk(self.kept, sorted=False).indices  # (b, kept)
+        inside = torch.arange(self.piece, device=scores.device) * self.pieces
+        members = (pieces[:, :, None] + inside).flatten(1)  # (b, kept · piece)
+        best, places = scores.gather(1, members).topk(self.kept, sorted=False)
+        return members.gather(1, places), best.amin(dim=1)
+
+
+def multiply_halves(left: Tensor, right: Tensor) -> Tensor:
+    """(b, c) float32: left · rightᵀ of bfloat16 matrices, added up in float32."""
+    import torch
+
+    if left.is_cuda:
+        return torch.mm(left, right.T, out_dtype=torch.float32)
+    return left.float() @ right.float().T

@@ -1,0 +1,91 @@
+"""Texts through an encoder in blocks of equally many tokens: each is tokenised once, and hardly any padding is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pairtune.progress import track
+from pairtune.sbert.attention import why_padded
+from pairtune.sbert.packing import Tokens, shared_tokens
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+# By the kind of device: a CPU is fastest while a block stays in its cache, an accelerator while it is kept busy.
+TOKENS = {"cpu": 1024, "cuda": 32_768}  # in one forward pass, padding included
+CHUNK = {"cpu": 512, "cuda": 8192}  # texts that are tokenised and sorted together, between two signs of progress
+PADDED = {"input_ids", "attention_mask", "token_type_ids"}  # (texts, length), and what is cut off is padding
+ABOUT_ALL = {"modality", "prompt_length"}
+REMEMBERED = 100_000  # texts whose tokens are worth keeping: a training evaluates the same ones after every epoch
+
+
+def embed(
+    model: SentenceTransformer,
+    texts: Sequence[str],
+    what: str = "encoding",
+    *,
+    prompt: str = "",
+    task: str | None = None,
+    quiet: bool = False,
+) -> Tensor:
+    """(N, n) float32: the embedding of each text as `model.encode` gives it, on the model's device.
+
+    prompt: stands before each text, "" for none. task: as `encode` takes it. quiet: show no progress.
+    """
+    options = {"task": task} if task else {}
+    plain = not prompt and not task and len(texts) <= REMEMBERED and why_padded(model) is None
+    tokens = shared_tokens(model) if plain else None
+    model.eval()
+    kind = model.device.type if model.device.type in TOKENS else "cpu"
+    by_length = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+    chunks = [by_length[start : start + CHUNK[kind]] for start in range(0, len(texts), CHUNK[kind])]
+    places, parts = [], []
+    with torch.inference_mode():
+        for chunk in chunks if quiet else track(chunks, what):
+            for rows, vectors in _embed_chunk(model, [texts[place] for place in chunk], TOKENS[kind], prompt, options, tokens):
+                places += [chunk[row] for row in rows]
+                parts.append(vectors[:, : model.truncate_dim].float())
+    if not parts:
+        return torch.empty(0, model.get_embedding_dimension() or 0)
+    order = torch.from_numpy(np.argsort(places))
+    return torch.cat(parts)[order.to(parts[0].device)]
+
+
+def _embed_chunk(
+    model: SentenceTransformer, texts: list[str], most: int, prompt: str, options: dict[str, Any], tokens: Tokens | None
+) -> Iterator[tuple[Sequence[int], Tensor]]:
+    """Rows of the chunk and their vectors, block by block, each of at most so many tokens."""
+    features = tokens.padded(texts) if tokens is not None else model.preprocess(texts, prompt=prompt, **options)
+    if not can_cut(features):  # not a plain encoder of tokens: its own way is the only one that is sure to be right
+        yield range(len(texts)), model.encode(texts, prompt=prompt, convert_to_tensor=True, show_progress_bar=False, **options)
+        return
+    for rows, block in cut_features(features, most):
+        on_device = {name: value.to(model.device) if isinstance(value, Tensor) else value for name, value in block.items()}
+        yield rows, model(on_device, **options)["sentence_embedding"]
+
+
+def can_cut(features: dict[str, Any]) -> bool:
+    """Whether these are tokens with padding at their end, and nothing else."""
+    if not {"input_ids", "attention_mask"} <= set(features) <= PADDED | ABOUT_ALL:
+        return False
+    mask = features["attention_mask"]
+    return bool((mask[:, 1:] <= mask[:, :-1]).all())
+
+
+def cut_features(features: dict[str, Any], tokens: int) -> Iterator[tuple[list[int], dict[str, Any]]]:
+    """Blocks of rows, the shortest first, of at most so many tokens each, each block as long as its longest text."""
+    lengths = features["attention_mask"].sum(dim=1).numpy()
+    rows: list[int] = []
+    for row in [*np.argsort(lengths, kind="stable").tolist(), None]:
+        if rows and (row is None or (len(rows) + 1) * lengths[row] > tokens):
+            longest = int(lengths[rows[-1]])
+            padded = {name: features[name][rows, :longest] for name in PADDED & set(features)}
+            yield rows, {**features, **padded}
+            rows = []
+        if row is not None:
+            rows.append(row)
