@@ -192,6 +192,7 @@ def training_arguments(stage: Stage, seed: int, folder: Path, **more: Any) -> Se
         max_grad_norm=settings.clip,
         adam_epsilon=settings.epsilon,
         bf16=settings.precision == "bf16",
+        use_cpu=settings.precision == "bf16" and not torch.cuda.is_available(),  # or the host refuses bf16
         seed=seed,
         eval_strategy="epoch",
         save_total_limit=2,
