@@ -213,16 +213,33 @@ def time_texts(by):
     return vars(watch)
 
 
+def training_arguments(folder, encode):
+    """Two epochs in the order by examples, with nothing saved and nothing said."""
+    from sentence_transformers import SentenceTransformerTrainingArguments
+
+    from pairtune.sbert.sampler import HardBatches
+
+    return SentenceTransformerTrainingArguments(
+        output_dir=folder,
+        num_train_epochs=2,
+        per_device_train_batch_size=32,
+        batch_sampler=HardBatches(OrderSettings(by="examples", encode=encode)),
+        save_strategy="no",
+        logging_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+    )
+
+
 def time_training(count, encode):
     """An epoch's steps, and what was spent on the order of the second epoch and on keeping its vectors."""
     from datasets import Dataset
-    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+    from sentence_transformers import SentenceTransformerTrainer
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     from transformers import PrinterCallback, TrainerCallback
 
     from pairtune.sbert.encoder import load_encoder
     from pairtune.sbert.reorder import Reorder
-    from pairtune.sbert.sampler import HardBatches
     from pairtune.tasks import load_task
 
     reordering, epoch = Stopwatch(), Stopwatch()
@@ -253,16 +270,7 @@ def time_training(count, encode):
     model = load_encoder("minilm", TOKENS)
     model.model_card_data.generate_widget_examples = False
     with tempfile.TemporaryDirectory() as folder:
-        arguments = SentenceTransformerTrainingArguments(
-            output_dir=folder,
-            num_train_epochs=2,
-            per_device_train_batch_size=32,
-            batch_sampler=HardBatches(OrderSettings(by="examples", encode=encode)),
-            save_strategy="no",
-            logging_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-        )
+        arguments = training_arguments(folder, encode)
         data = Dataset.from_dict({"left": pairs.left[:count], "right": pairs.right[:count]})
         loss = MultipleNegativesRankingLoss(model)
         trainer = SentenceTransformerTrainer(model, arguments, data, loss=loss, callbacks=[Timed(), Epochs()])

@@ -64,6 +64,15 @@ def choose_task(name: str | None, own: Task | None) -> Task:
     return own or load_task(str(name))
 
 
+def stop(message: str) -> typer.Exit:
+    """What to raise when Ctrl-C has ended a command: the words are said, and the status is the one that shells give it."""
+    print(f"\n{message}", file=sys.stderr)
+    # Under python -m, an interrupt that passed through the exec of a string (imports make dataclasses so) is remembered, and
+    # ends the process as if nobody had caught it; the next exec of a string makes Python forget it.
+    exec("")
+    return typer.Exit(130)
+
+
 def print_scores(values: dict[str, float], as_json: bool) -> None:
     """Figures by name: a JSON object, or a line each."""
     if as_json:

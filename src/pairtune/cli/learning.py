@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pairtune.cli.common import DataFile, JsonFlag, LabelColumn, LeftColumn, RightColumn, app, choose_task, read_own_data, screen
+from pairtune.cli.common import (
+    DataFile,
+    JsonFlag,
+    LabelColumn,
+    LeftColumn,
+    RightColumn,
+    app,
+    choose_task,
+    read_own_data,
+    screen,
+    stop,
+)
 from pairtune.errors import UserError
 
 if TYPE_CHECKING:
@@ -46,8 +56,7 @@ def train(
     try:
         runs = run_seeds(chosen, chosen.seeds, out=folder, task=task, resume=resume, overwrite=overwrite)
     except KeyboardInterrupt:
-        print(f"\nstopped; what is done is kept in {folder}: the same command with --resume goes on", file=sys.stderr)
-        raise typer.Exit(130) from None
+        raise stop(f"stopped; what is done is kept in {folder}: the same command with --resume goes on") from None
     print_runs(runs, folder, as_json)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pairtune.cli.common import app, screen
+from pairtune.cli.common import app, screen, stop
 from pairtune.errors import UserError
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ def reproduce(
             asked, workers=workers, out=out, results=results, keep_models=keep_models, checkpoints=checkpoints
         )
     except KeyboardInterrupt:
-        print("\nstopped; what is recorded stays, and the same command goes on", file=sys.stderr)
-        raise typer.Exit(130) from None
+        raise stop("stopped; what is recorded stays, and the same command goes on") from None
     print(f"{len(asked) - len(problems)} of {len(asked)} runs are in {results}")
     if problems:
         raise UserError("\n".join(["these runs failed:", *(f"{job}: {problem}" for job, problem in problems.items())]))
