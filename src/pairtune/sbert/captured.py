@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pairtune.sbert.halves import Halves
 from pairtune.sbert.packing import Packed
 
 MOST_TOKENS = 32_768  # beyond this the kernels take longer than their launches
@@ -34,9 +35,15 @@ class CapturedSteps:
     ordinary way, with the same kernels and the same random numbers, so where graphs begin does not change the result.
     """
 
-    def __init__(self, compute: Compute, parameters: Iterable[nn.Parameter], dropout: nn.Dropout | None = None) -> None:
-        """dropout: one of the model's; a graph serves as long as its share stays."""
-        self.compute, self.dropout = compute, dropout
+    def __init__(
+        self,
+        compute: Compute,
+        parameters: Iterable[nn.Parameter],
+        dropout: nn.Dropout | None = None,
+        halves: Halves | None = None,
+    ) -> None:
+        """dropout: one of the model's; a graph serves as long as its share stays. halves: what `compute` computes with."""
+        self.compute, self.dropout, self.halves = compute, dropout, halves
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         self.gradients: list[Tensor] = []  # of the parameters that have one, parts of `buffer`: graphs write there
         self.buffer: Tensor | None = None
@@ -82,6 +89,8 @@ class CapturedSteps:
     def _compute(self, batch: Packed) -> tuple[Tensor, Tensor]:
         loss, embeddings = self.compute(batch)
         loss.backward()
+        if self.halves is not None:
+            self.halves.hand_over()
         return loss.detach(), embeddings.detach()
 
     def _capture(self, batch: Packed) -> Graph:

@@ -26,6 +26,7 @@ from pairtune.sbert.attention import first_position, lengths_to_capture, packed_
 from pairtune.sbert.callbacks import KeepBest, Seal, StopDropout
 from pairtune.sbert.captured import CapturedSteps
 from pairtune.sbert.evaluator import PairEvaluator
+from pairtune.sbert.halves import Halves
 from pairtune.sbert.loss import PairLoss, build_loss
 from pairtune.sbert.optimiser import without_bias_correction
 from pairtune.sbert.packing import Packed, PackingCollator
@@ -48,6 +49,7 @@ class PairTrainer(SentenceTransformerTrainer):
 
     bias_correction = True
     _steps: CapturedSteps | None = None
+    _halves: Halves | None = None
 
     def get_optimizer_cls_and_kwargs(  # type: ignore[override]  # a static method in transformers, the host overrides it so too
         self, args: Any, model: Any = None
@@ -66,7 +68,8 @@ class PairTrainer(SentenceTransformerTrainer):
             loss: Any = self.loss
             parameters = dict.fromkeys([*model.parameters(), *loss.parameters()])
             dropout = next((module for module in model.modules() if isinstance(module, torch.nn.Dropout)), None)
-            self._steps = CapturedSteps(self._compute_packed, parameters, dropout)
+            self._halves = Halves(self.model[0]) if self.args.bf16 else None
+            self._steps = CapturedSteps(self._compute_packed, parameters, dropout, self._halves)
         loss, embeddings = self._steps(inputs["packed"])
         self._show(embeddings)
         return loss
@@ -86,12 +89,24 @@ class PairTrainer(SentenceTransformerTrainer):
     def _compute_packed(self, batch: Packed) -> tuple[Tensor, Tensor]:
         """The loss over the number of batches that are added up, and the embeddings, (columns, m, n)."""
         with packed_attention(self.model, batch):
-            distinct = self.model_wrapped(batch.features())["sentence_embedding"]
+            distinct = self._encode(batch.features())
         embeddings = distinct.index_select(0, batch.index.reshape(-1)).view(*batch.index.shape, -1)
         loss: Any = self.loss
         more = {"ids": tuple(batch.number)} if isinstance(loss, PairLoss) else {}
         found = loss.compute_loss_from_embeddings(list(embeddings), batch.label, **more)
         return found, embeddings
+
+    def _encode(self, features: dict[str, Tensor]) -> Tensor:
+        """The embeddings by the host's modules, the first of them in bf16 where that is how steps are captured."""
+        if self._halves is None:
+            return self.model_wrapped(features)["sentence_embedding"]
+        first, *rest = self.model.children()
+        with self._halves.instead():
+            features = first(features)
+        features["token_embeddings"] = features["token_embeddings"].float()
+        for module in rest:
+            features = module(features)
+        return features["sentence_embedding"]
 
     def _can_capture(self) -> bool:
         """One process on a GPU, with a loss that never waits for it."""
