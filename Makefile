@@ -29,6 +29,9 @@ results: setup  ## docs/results.md, from the records in results/
 	@mv docs/results.md.part docs/results.md
 
 bench: setup  ## the benchmarks, at sizes that take a few minutes on two cores
+	$(BIN)/python benchmarks/loss.py
+	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/encode.py
 	$(BIN)/python benchmarks/ordering.py
 	$(BIN)/python benchmarks/shuffle.py
 	$(BIN)/python benchmarks/serve.py
@@ -38,7 +41,7 @@ setup: $(INSTALLED)  ## .venv with everything that is needed
 # torch first and pinned: an open range would pull gigabytes of CUDA packages onto a machine without a GPU
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pairtune needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
-	@echo "setting up $(VENV): about 1 GB of packages, a minute or two"
+	@echo "setting up $(VENV): about 2 GB of packages, a few minutes"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'

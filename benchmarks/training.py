@@ -114,13 +114,20 @@ def measure(ours: bool, encoder: SentenceTransformer, data: Dataset, batch: int,
     return {"ms": 1000 * watch.seconds / (watch.last - watch.first), "gib": memory}
 
 
+def count_tokens(encoder: SentenceTransformer, data: Dataset) -> float:
+    """Of a pair, on average, without padding."""
+    return sum(
+        len(ids) for side in ("left", "right") for ids in encoder.tokenizer(data[side][:], truncation=True)["input_ids"]
+    ) / len(data)
+
+
 def main(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object as the last line.")] = False,
     model: str = "minilm",
     device: str = "cpu",
     batch: Annotated[list[int] | None, typer.Option(help="Pairs in a batch; may be repeated.")] = None,
-    steps: int = 12,
-    rounds: int = 2,
+    steps: int = 10,
+    rounds: int = 1,
     precision: str = "float32",
     texts: Annotated[str, typer.Option(help="The task whose texts are used.")] = "stdlib",
     workload: Annotated[list[str] | None, typer.Option(help=f"{', '.join(WORKLOADS)}; all by default.")] = None,
@@ -143,7 +150,8 @@ def main(
             host, mine = ({key: min(run[key] for run in runs[ours]) for key in ("ms", "gib")} for ours in (False, True))
             ratio = host["ms"] / mine["ms"]
             key = f"ratio_{name}" if len(batch or [32]) == 1 else f"ratio_{name}_{size}"
-            found |= {key: round(ratio, 3), f"{name}_{size}": {"host": host, "ours": mine}}
+            tokens = count_tokens(load(model, device), data) * size
+            found |= {key: round(ratio, 3), f"{name}_{size}": {"host": host, "ours": mine, "tokens": round(tokens)}}
             figures = [f"{host['ms']:.1f}", f"{mine['ms']:.1f}", f"{ratio:.2f}", f"{host['gib']:.1f}", f"{mine['gib']:.1f}"]
             table.add_row(name, str(size), *figures)
     Console().print(table)

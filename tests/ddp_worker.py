@@ -12,7 +12,9 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 from torch import nn
 
 from pairtune.sbert.loss import BatchSoftmaxLoss, ComboLoss, PearsonLoss
+from pairtune.sbert.packing import PackingCollator
 from pairtune.sbert.temperature import LearnedTemperature
+from pairtune.sbert.trainer import PairTrainer
 
 LEFT = [
     "How do I sort a list?",
@@ -70,8 +72,8 @@ def backward(folder: str, case: str, rows: slice, wrap) -> dict:
     return {"loss": value.detach(), **gradients}
 
 
-def train(folder: str, out: Path, batch: int, gather: bool) -> dict:
-    """Three steps of the host's trainer with a learned temperature."""
+def train(folder: str, out: Path, batch: int, gather: bool, packed: bool = False) -> dict:
+    """Three steps with a learned temperature, of the host's trainer or of ours without padding."""
     model = load(folder)
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(out),
@@ -89,10 +91,12 @@ def train(folder: str, out: Path, batch: int, gather: bool) -> dict:
     )
     columns = {"left": LEFT * 2, "right": RIGHT * 2, "label": LABELS * 2}
     loss = BatchSoftmaxLoss(model, learn_temperature=True, gather_across_devices=gather)
-    trainer = SentenceTransformerTrainer(
+    kind = PairTrainer if packed else SentenceTransformerTrainer
+    trainer = kind(
         model,
         arguments,
         train_dataset=Dataset.from_dict(columns),
+        data_collator=PackingCollator(model, Dataset.from_dict(columns), offset=0) if packed else None,
         eval_dataset=Dataset.from_dict(columns).select(range(5)),
         loss=loss,
         callbacks=[LearnedTemperature(loss, rate=0.1)],
@@ -117,6 +121,7 @@ def main(folder: str, out: Path) -> None:
         rows = slice(0, split) if rank == 0 else slice(split, None)
         found[case] = backward(folder, case, rows, wrap)
     found["trained on the joined batch"] = train(folder, out / "joined", 3, gather=True)
+    found["trained on the joined batch, packed"] = train(folder, out / "packed", 3, gather=True, packed=True)
     found["trained on separate batches"] = train(folder, out / "separate", 3, gather=False)
     torch.save(found, out / f"{rank}.pt")
     dist.destroy_process_group()

@@ -57,10 +57,11 @@ def test_loss_and_gradients_of_two_processes_are_those_of_their_joined_batch(ran
             assert (rank[case][name] - value).abs().max() <= 1e-5 * largest, name
 
 
-def test_two_processes_train_to_the_weights_and_the_temperature_of_one(ranks, tiny_encoder, tmp_path):
+@pytest.mark.parametrize("step", ["trained on the joined batch", "trained on the joined batch, packed"])
+def test_two_processes_train_to_the_weights_and_the_temperature_of_one(ranks, tiny_encoder, tmp_path, step):
     expected = train(tiny_encoder, tmp_path, 6, gather=True)
     for rank in ranks:
-        found = rank["trained on the joined batch"]
+        found = rank[step]
         assert found["temperature"] == pytest.approx(expected["temperature"], rel=1e-5)
         for name, weight in expected["weights"].items():
             torch.testing.assert_close(found["weights"][name], weight, atol=1e-5, rtol=1e-4)

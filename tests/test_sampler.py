@@ -36,6 +36,16 @@ class Notes(SentenceTransformerDataCollator):
         return super().__call__(features)
 
 
+@pytest.mark.parametrize("name", ["examples", "words"])
+def test_the_first_epoch_can_be_left_as_the_data_came(tiny_encoder, tmp_path, name):
+    trainer = make_trainer(tiny_encoder, tmp_path, by(name, first="original"))
+    trainer.train()
+    seen = trainer.data_collator.seen
+    assert [row for batch in seen[:STEPS] for row in batch] == list(range(len(LEFT)))
+    later = [row for batch in seen[STEPS : 2 * STEPS] for row in batch]
+    assert sorted(later) == list(range(len(LEFT))) and later != list(range(len(LEFT)))
+
+
 class StopAt(TrainerCallback):
     """Breaks off in the middle of things, as a killed process does."""
 

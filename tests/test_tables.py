@@ -288,7 +288,7 @@ def test_the_page_of_results_is_current():
 
 def test_the_tables_are_printed_for_people_too():
     result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["tables", "5", "--results", str(ROOT / "results")])
-    assert result.exit_code == 0 and "Combo BSC + MSE" in result.output and "0.8459" in result.output
+    assert result.exit_code == 0 and "Combo" in result.output and "0.8459" in result.output
 
 
 def test_an_unknown_table_is_refused(tmp_path):

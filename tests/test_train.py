@@ -13,7 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from datasets import Dataset
 from safetensors.numpy import load_file
+from transformers import TrainerCallback
 
 from pairtune.errors import UserError
 from pairtune.pairs import PairSet, Task
@@ -93,6 +95,40 @@ def test_the_best_seed_on_dev_becomes_the_model(tmp_path, tiny_encoder, small_ta
     best = max(runs, key=lambda one: one.dev_score())
     assert_same_weights(tmp_path / "all" / "model", tmp_path / "all" / f"seed-{best.seed}" / "model")
     assert len(read_records(tmp_path / "results.jsonl")) == 2
+
+
+def test_without_checkpoints_a_run_ends_with_the_same_weights(tmp_path, tiny_encoder, small_task):
+    recipe = small_recipe(tiny_encoder, train={"rate": 5e-4, "epochs": 3})
+    records = {
+        kept: run(recipe, 1, out=tmp_path / kept, task=small_task, checkpoints=kept == "all", keep_model=kept != "scores")
+        for kept in ("all", "model", "scores")
+    }
+    assert_same_weights(tmp_path / "all" / "model", tmp_path / "model" / "model")
+    assert not (tmp_path / "scores" / "model").exists()
+    assert len({str(record.after) for record in records.values()}) == 1
+    assert records["all"].best_epoch < 3  # or the test would not see which epoch was kept
+
+
+def test_dropout_of_the_first_epoch_only_is_back_after_training(tmp_path, tiny_encoder, small_task):
+    from pairtune.sbert.encoder import load_encoder
+    from pairtune.sbert.trainer import make_trainer
+
+    shares = []
+
+    class Look(TrainerCallback):
+        def on_step_end(self, args, state, control, model=None, **kwargs):
+            shares.append((model[0].auto_model.embeddings.dropout.p, state.epoch))
+
+    model = load_encoder(tiny_encoder, 16, "cpu")
+    stage = small_recipe(tiny_encoder, train={"dropout": "first-epoch"}).stages[0]
+    pairs = small_task.train
+    dataset = Dataset.from_dict({"left": pairs.left, "right": pairs.right, "label": pairs.label})
+    make_trainer(
+        model, dataset, stage, small_task, 1, tmp_path / "stages" / "1", [Look()], keep_best=False, checkpoints=False
+    ).train()
+    assert {share for share, epoch in shares if epoch <= 1} == {0.1}
+    assert {share for share, epoch in shares if epoch > 1} == {0.0}
+    assert model[0].auto_model.embeddings.dropout.p == 0.1
 
 
 def test_stages_follow_each_other_and_the_second_starts_where_the_first_ended(tmp_path, tiny_encoder, small_task):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +22,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-screen = Console()
+WIDE = 140  # columns of a table that goes to a file or a pipe, where no window cuts it
+screen = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE)
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one flat JSON object instead of a table.")]
 DataFile = Annotated[Path | None, typer.Option("--data", help="Your own pairs: .csv, .tsv, .jsonl or .parquet.")]

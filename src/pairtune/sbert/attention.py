@@ -42,6 +42,8 @@ def why_padded(model: SentenceTransformer) -> str | None:
     first, *rest = model.children()
     if not isinstance(first, Transformer) or first.backend != "torch":
         return f"its first module is {type(first).__name__}, not a Transformer on torch"
+    if first.tokenizer is None or first.tokenizer.padding_side != "right":
+        return "its texts are padded in front, which moves their positions"
     kind = first.auto_model.config.model_type
     if kind not in FIRST_POSITION:
         return f"its architecture is {kind}; known: {', '.join(FIRST_POSITION)}"
