@@ -100,7 +100,7 @@ def attend(
     masks: of each block, what is added to its scores, where that is more than `mask_padding`. The rest is transformers' own.
     """
     batch = _batch.get()
-    sides = Sides(*(side[0].transpose(0, 1) for side in (query, key, value)))
+    sides = Sides(*(side.squeeze(0).transpose(0, 1) for side in (query, key, value)))
     if masks is None and query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
         return _attend_flash(sides, batch, dropout, scaling)[None], None
     given = masks or [mask_padding(block, query.dtype) for block in batch.blocks]

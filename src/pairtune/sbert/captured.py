@@ -53,7 +53,7 @@ class CapturedSteps:
         self.graphs: dict[Any, Graph] = {}
 
     def __call__(self, batch: Packed) -> tuple[Tensor, Tensor]:
-        """The loss and the embeddings, (columns, m, n); gradients are added to those that are there."""
+        """The loss and the embeddings, (columns, m, n); gradients are in place of those that are there."""
         current = torch.cuda.current_stream()
         self.stream.wait_stream(current)  # a graph, and what it shares memory with, stays on one stream
         with torch.cuda.stream(self.stream):

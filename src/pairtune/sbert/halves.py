@@ -39,15 +39,13 @@ class Halves:
                 table[name] = original
 
     def hand_over(self) -> None:
-        """The gradients of a backward pass, in float32, to the originals: into the ones that are there, or new ones."""
-        pairs = [(whole, half) for whole, half in zip(self.whole, self.half, strict=True) if half.grad is not None]
-        there: list[tuple[Tensor, Tensor]] = []
-        for whole, half in pairs:
-            assert half.grad is not None
-            if whole.grad is None:
-                whole.grad = half.grad.float()
-            else:
-                there.append((whole.grad, half.grad))
-            half.grad = None
-        if there:
-            torch._foreach_add_([old for old, _ in there], [new for _, new in there])
+        """The gradients of a backward pass, in float32, to the originals: in place of those that are there."""
+        targets: list[Tensor] = []
+        sources: list[Tensor] = []
+        for whole, half in zip(self.whole, self.half, strict=True):
+            if half.grad is not None:
+                whole.grad = torch.empty_like(whole) if whole.grad is None else whole.grad
+                targets.append(whole.grad)
+                sources.append(half.grad)
+                half.grad = None
+        torch._foreach_copy_(targets, sources)  # all of them in a few kernels

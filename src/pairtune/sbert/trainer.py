@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,10 @@ from pairtune.errors import UserError
 from pairtune.pairs import Task
 from pairtune.progress import say
 from pairtune.recipe import Stage
-from pairtune.sbert.attention import first_position, lengths_to_capture, packed_attention, why_padded
+from pairtune.sbert.attention import first_position, inner_encoder, lengths_to_capture, packed_attention, why_padded
 from pairtune.sbert.callbacks import KeepBest, Seal, StopDropout
 from pairtune.sbert.captured import CapturedSteps
+from pairtune.sbert.compiled import LEAST_TOKENS, compiled_parts
 from pairtune.sbert.evaluator import PairEvaluator
 from pairtune.sbert.halves import Halves
 from pairtune.sbert.loss import PairLoss, build_loss
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 LOG_STEPS = 10
+WORTH_COMPILING = 300  # steps: compiling takes about a minute
 
 
 class PairTrainer(SentenceTransformerTrainer):
@@ -88,7 +91,8 @@ class PairTrainer(SentenceTransformerTrainer):
 
     def _compute_packed(self, batch: Packed) -> tuple[Tensor, Tensor]:
         """The loss over the number of batches that are added up, and the embeddings, (columns, m, n)."""
-        with packed_attention(self.model, batch):
+        large = batch.ids.is_cuda and batch.ids.shape[1] >= LEAST_TOKENS and self.state.max_steps >= WORTH_COMPILING
+        with packed_attention(self.model, batch), compiled_parts(inner_encoder(self.model)) if large else nullcontext():
             distinct = self._encode(batch.features())
         embeddings = distinct.index_select(0, batch.index.reshape(-1)).view(*batch.index.shape, -1)
         loss: Any = self.loss
