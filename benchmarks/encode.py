@@ -85,8 +85,8 @@ def find_ways(name):
 @torch.inference_mode()
 def encode_packed(model, texts):
     """Without padding, as training does it, in bfloat16; blocks of 64 texts of about the same length."""
-    tokens = Tokens(model)
-    places = tokens.places(texts)
+    tokens = Tokens()
+    places = tokens.places(model, texts)
     order = sorted(range(len(texts)), key=lambda row: len(tokens[places[row]]))
     found = np.empty((len(texts), model.get_embedding_dimension()), np.float32)
     model.eval()

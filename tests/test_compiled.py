@@ -15,11 +15,11 @@ TEXTS = ["how are you", "a", "the quick brown fox jumps over the lazy dog", "yes
 @pytest.mark.slow
 def test_compiled_layers_give_the_embeddings_and_gradients_of_the_others(tiny_model):
     model = tiny_model.eval()
-    tokens = Tokens(model)
+    tokens = Tokens()
     found = []
     for compiled in (False, True):
         for texts in (TEXTS, TEXTS[:4]):
-            batch = pack(tokens, tokens.places(texts).reshape(2, -1), None, offset=first_position(model), longest=32)
+            batch = pack(tokens, tokens.places(model, texts).reshape(2, -1), None, offset=first_position(model), longest=32)
             model.zero_grad()
             with packed_attention(model, batch):
                 if compiled:

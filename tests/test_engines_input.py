@@ -190,7 +190,11 @@ def test_a_full_disk_is_said_and_leaves_nothing(big):
 
 
 def test_an_interrupt_leaves_nothing(big):
-    worker = subprocess.Popen([sys.executable, "-c", SHUFFLE, big / "in.parquet", big / "out"], stderr=subprocess.PIPE, text=True)
+    def heed_interrupts():  # started in the background, this process ignores them, and so would its children
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    command = [sys.executable, "-c", SHUFFLE, big / "in.parquet", big / "out"]
+    worker = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts)
     deadline = time.monotonic() + 30
     while not any(path.name.startswith(".out") for path in big.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.01)

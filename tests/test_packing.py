@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from itertools import combinations
 
 import numpy as np
@@ -17,7 +18,7 @@ from pairtune.pairs import PairSet, Task
 from pairtune.recipe import make_recipe
 from pairtune.sbert.attention import first_position, packed_attention, why_padded
 from pairtune.sbert.encoder import load_encoder
-from pairtune.sbert.packing import BLOCKS, PackingCollator, Tokens, cut_blocks, fill_up, pack
+from pairtune.sbert.packing import BLOCKS, PackingCollator, Tokens, cut_blocks, fill_up, pack, shared_tokens
 from pairtune.sbert.trainer import make_trainer
 
 TEXTS = [
@@ -73,9 +74,9 @@ def embed_packed(model, number, tokens, static):
 @pytest.mark.parametrize("kind", ["bert", "mpnet", "distilbert", "roberta"])
 def test_packed_texts_have_the_embeddings_and_gradients_of_padded_ones(make_encoder, kind, static):
     model = make_encoder(kind).eval()
-    tokens = Tokens(model)
+    tokens = Tokens()
     padded = model(model.preprocess(TEXTS))["sentence_embedding"]
-    packed = embed_packed(model, tokens.places(TEXTS).reshape(2, -1), tokens, static)
+    packed = embed_packed(model, tokens.places(model, TEXTS).reshape(2, -1), tokens, static)
     torch.testing.assert_close(packed, padded, atol=2e-6, rtol=1e-5)
     weight = torch.randn(padded.shape, generator=torch.Generator().manual_seed(1))
     parameters = list(model.parameters())
@@ -86,26 +87,71 @@ def test_packed_texts_have_the_embeddings_and_gradients_of_padded_ones(make_enco
             torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("count", range(1, 9))
+def test_texts_pooled_by_their_first_token_need_none_of_the_padding(make_encoder, count):
+    model = make_encoder("bert").eval()
+    model[1].pooling_mode = "cls"
+    tokens, texts = Tokens(), TEXTS * count
+    padded = model(model.preprocess(texts))["sentence_embedding"]
+    packed = embed_packed(model, tokens.places(model, texts).reshape(2, -1), tokens, 32)
+    torch.testing.assert_close(packed, padded, atol=2e-6, rtol=1e-5)
+
+
+def test_positions_begin_after_the_place_of_padding(make_encoder):
+    model = make_encoder("roberta")
+    assert first_position(model) == 2
+    model[0].auto_model.embeddings.padding_idx = 0
+    assert first_position(model) == 1
+
+
+def test_a_dataset_too_large_to_tokenise_ahead_gives_the_same_batches(make_encoder, monkeypatch):
+    model = make_encoder("bert")
+    data = Dataset.from_dict({"left": TEXTS[:4], "right": ["blue sky", "two pears and more", "goodbye moon", "a"]})
+    ahead = PackingCollator(model, data, offset=0)
+    monkeypatch.setattr("pairtune.sbert.packing.AHEAD", 0)
+    lazy = PackingCollator(model, data, offset=0)
+    assert len(lazy.tokens) == 0
+    for rows in ([data[0], data[1]], [data[2], data[3]], [data[0], data[3]]):
+        one, other = ahead(rows)["packed"], lazy(rows)["packed"]
+        assert all(torch.equal(a, b) for a, b in zip(one.tensors(), other.tensors(), strict=True))
+
+
+def test_tokens_are_shared_by_vocabulary_and_length_and_hold_no_model(make_encoder):
+    import weakref
+
+    model = make_encoder("bert")
+    first = shared_tokens(model)
+    first.places(model, TEXTS)
+    assert shared_tokens(make_encoder("bert")) is first
+    other = make_encoder("bert")
+    other.max_seq_length = 8
+    assert shared_tokens(other) is not first
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
+
+
 def test_the_encoder_is_as_it_was_after_a_packed_pass(make_encoder):
     model = make_encoder("mpnet").eval()
     before = model.encode(TEXTS)
-    tokens = Tokens(model)
-    embed_packed(model, tokens.places(TEXTS).reshape(2, -1), tokens, static=0)
+    tokens = Tokens()
+    embed_packed(model, tokens.places(model, TEXTS).reshape(2, -1), tokens, static=0)
     np.testing.assert_array_equal(model.encode(TEXTS), before)
     assert "forward" not in vars(model[0].auto_model.encoder.layer[0].attention.attn)
 
 
 def test_each_distinct_text_of_a_batch_is_encoded_once(make_encoder):
-    tokens = Tokens(make_encoder("bert"))
-    number = tokens.places(["How are you", "a", "yes no", "how are you"]).reshape(2, -1)
+    model, tokens = make_encoder("bert"), Tokens()
+    number = tokens.places(model, ["How are you", "a", "yes no", "how are you"]).reshape(2, -1)
     batch = pack(tokens, number, None, offset=0, longest=32)
     assert len(batch.starts) - 1 == 3  # upper case is lost on this vocabulary
     assert batch.index[0, 0] == batch.index[1, 1] and batch.number[0, 0] == batch.number[1, 1]
 
 
 def test_a_text_paired_with_itself_is_encoded_twice_for_dropout_to_tell_apart(make_encoder):
-    tokens = Tokens(make_encoder("bert"))
-    batch = pack(tokens, tokens.places(["a", "yes no", "a", "yes no"]).reshape(2, -1), None, offset=0, longest=32)
+    model, tokens = make_encoder("bert"), Tokens()
+    batch = pack(tokens, tokens.places(model, ["a", "yes no", "a", "yes no"]).reshape(2, -1), None, offset=0, longest=32)
     assert len(batch.starts) - 1 == 4
     assert set(batch.index[0].tolist()).isdisjoint(batch.index[1].tolist())
     assert batch.number[0].tolist() == batch.number[1].tolist()
@@ -113,9 +159,9 @@ def test_a_text_paired_with_itself_is_encoded_twice_for_dropout_to_tell_apart(ma
 
 def test_the_order_of_a_batch_does_not_depend_on_what_was_tokenised_before(make_encoder):
     model = make_encoder("bert")
-    late = Tokens(model)
-    late.add(["unrelated words", *reversed(TEXTS)])
-    batches = [pack(one, one.places(TEXTS).reshape(2, -1), None, offset=0, longest=32) for one in (Tokens(model), late)]
+    late = Tokens()
+    late.add(model, ["unrelated words", *reversed(TEXTS)])
+    batches = [pack(one, one.places(model, TEXTS).reshape(2, -1), None, offset=0, longest=32) for one in (Tokens(), late)]
     assert torch.equal(batches[0].ids, batches[1].ids) and torch.equal(batches[0].index, batches[1].index)
 
 
@@ -141,9 +187,10 @@ def test_static_batches_come_in_few_shapes_and_lose_no_token():
         lengths = rng.integers(3, 33, rng.integers(20, 65))
         ids, filled = fill_up(np.arange(lengths.sum()), lengths, 64, 32)
         assert len(ids) == filled.sum() and (filled[: len(lengths)] == lengths).all() and filled.max() <= 32
-        assert len(ids) <= 1.25 * lengths.sum() + 32
+        assert lengths.sum() < len(ids) <= 1.25 * lengths.sum() + 32
+        assert (np.cumsum(filled) - filled < len(ids)).all()  # every text begins at a token
         shapes.add((len(ids), len(filled)))
-    assert len(shapes) <= 12
+    assert len(shapes) <= 14
 
 
 def test_labels_that_are_not_numbers_and_texts_that_are_not_text_are_refused(make_encoder):
@@ -208,6 +255,20 @@ def test_an_unknown_architecture_is_trained_with_padding_and_told_so(make_encode
     assert why_padded(model) == "its architecture is albert; known: bert, distilbert, electra, mpnet, roberta, xlm-roberta"
     assert step_losses(model, {"kind": "combo"}, {"by": "uniform"}, True, tmp_path)
     assert "training with padding, the slower way: its architecture is albert" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda model: setattr(model[1], "pooling_mode", "max"), "it pools by max; known: cls, mean, mean_sqrt_len_tokens"),
+        (lambda model: setattr(model.tokenizer, "padding_side", "left"), "its texts are padded in front"),
+        (lambda model: model[0].auto_model.gradient_checkpointing_enable(), "it checkpoints gradients"),
+    ],
+)
+def test_what_cannot_go_without_padding_says_why(make_encoder, change, reason):
+    model = make_encoder("bert")
+    change(model)
+    assert (why_padded(model) or "").startswith(reason)
 
 
 def test_a_model_with_a_foreign_module_is_trained_with_padding(make_encoder):

@@ -165,12 +165,25 @@ def test_without_queries_the_interval_is_welchs():
 def test_with_queries_the_interval_is_that_of_the_paired_differences():
     rng = np.random.default_rng(3)
     hard = rng.normal(size=400)  # some queries are hard for both: that must not count
-    one, other = (hard + rng.normal(0.1, 0.3, size=(1, 400)) for _ in range(2))
+    one, other = (np.repeat(hard + rng.normal(0.1, 0.3, size=(1, 400)), 2, axis=0) for _ in range(2))  # seeds that agree
     one = one + 0.05
     found = compare(sample(0.7, queries=one), sample(0.6, queries=other), ("MAP", "test"))
     width = 2 * 1.96 * (one - other).std() / np.sqrt(400)
     assert found.high - found.low == pytest.approx(width, rel=0.1)
     assert (found.low + found.high) / 2 == pytest.approx(0.1, abs=0.01)
+
+
+def test_a_single_seed_is_never_surely_better_however_many_queries():
+    rng = np.random.default_rng(3)
+    one, other = rng.normal(0.9, 0.01, (1, 400)), rng.normal(0.1, 0.01, (1, 400))
+    found = compare(sample(0.9, queries=one), sample(0.1, queries=other), ("MAP", "test"))
+    assert (found.low, found.high) == (-np.inf, np.inf)
+
+
+def test_the_spread_of_two_seeds_counts_in_full():
+    one, other = np.repeat([[0.6], [0.8]], 400, axis=1), np.repeat([[0.5], [0.5]], 400, axis=1)  # no spread over queries
+    found = compare(sample(0.7, queries=one), sample(0.5, queries=other), ("MAP", "test"))
+    assert found.high - found.low == pytest.approx(2 * np.sqrt(2) * 0.1, rel=0.02)  # both of one kind is the 95 % of four draws
 
 
 def test_the_order_of_the_paper_is_checked_pair_by_pair(tmp_path):

@@ -242,8 +242,13 @@ def finish(command, out, *more):
     return result
 
 
-def start_and_wait_for(command, out, pattern, limits=None):
-    process = subprocess.Popen([*command, "--out", str(out)], stderr=subprocess.PIPE, text=True, preexec_fn=limits)
+def heed_interrupts():
+    """In a process that was started in the background, Ctrl-C is ignored, and in its children too."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def start_and_wait_for(command, out, pattern):
+    process = subprocess.Popen([*command, "--out", str(out)], stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts)
     deadline = time.monotonic() + 120
     while not list(out.glob(pattern)):
         assert process.poll() is None, process.stderr.read()

@@ -118,7 +118,7 @@ def train_stage(
     best = recipe.select == "best"
     trainer = make_trainer(model, dataset, stage, task, seed, folder, callbacks, keep_best=best, checkpoints=checkpoints)
     try:
-        trainer.train(resume_from_checkpoint=newest_usable_checkpoint(folder))
+        trainer.train(resume_from_checkpoint=newest_usable_checkpoint(folder) if checkpoints else None)
     except Exception as problem:
         explain_failure(problem, stage, folder)
         raise

@@ -78,6 +78,11 @@ class Book:
     def _queries(self) -> dict[str, np.ndarray]:
         return read_queries(self.results)
 
+    @property
+    def runs(self) -> list[Run]:
+        """All records that today's settings can say."""
+        return [run for seeds in self._runs.values() for run in seeds.values()]
+
     def find(self, recipe: Recipe, encoder: str) -> Sample:
         """The runs of these settings, whatever their names."""
         key = key_of(recipe.model_copy(update={"encoder": encoder}))
@@ -106,13 +111,20 @@ def compare(one: Sample, other: Sample, metric: Metric) -> Difference | None:
 
 
 def _bootstrap(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """How far the difference of the means may be off, (seeds, Q) each: the 95 % of deviations in the middle."""
+    """How far the difference of the means may be off, (seeds, Q) each: the 95 % of deviations in the middle.
+
+    A few seeds drawn again vary less than seeds do, by (n − 1)/n, and are stretched; a single one says nothing about them.
+    """
+    if min(len(one), len(other)) < 2:
+        return -np.inf, np.inf
     rng = np.random.default_rng(0)
     queries = one.shape[1]
     drawn = rng.multinomial(queries, np.full(queries, 1 / queries), size=RESAMPLES) / queries  # (RESAMPLES, Q)
     sides = []
     for side in (one, other):
-        seeds = rng.multinomial(len(side), np.full(len(side), 1 / len(side)), size=RESAMPLES) / len(side)
+        count = len(side)
+        seeds = rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES) / count
+        seeds = 1 / count + (seeds - 1 / count) * np.sqrt(count / (count - 1))
         sides.append(((seeds @ side) * drawn).sum(axis=1))
     moved = sides[0] - sides[1] - (one.mean() - other.mean())
     low, high = np.quantile(moved, [(1 - INSIDE) / 2, (1 + INSIDE) / 2])

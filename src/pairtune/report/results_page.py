@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from pairtune.recipe import read_recipe
@@ -19,6 +20,7 @@ from pairtune.report.verdicts import (
     learned_temperatures,
 )
 from pairtune.reproduce.plan import TABLES, file_name
+from pairtune.results import Run
 
 INTRO = """# Results
 
@@ -26,7 +28,7 @@ Made by `make results` from the records in `results/` and the figures of the pap
 has BERT-base (uncased), the best of five seeds on dev. Here: {encoders}, the mean and the sample standard deviation
 over n seeds, and in *best on dev* the seed that the paper would have reported; epoch and threshold are chosen on dev, and scores
 are those of test unless a column says otherwise. *− paper* is our mean less the paper's figure: another encoder, and often other
-data, so that the order of the rows is what can be compared.
+data, so that the order of the rows is what can be compared. {precision}
 
 *Order* compares a row with the one that comes next below it in the paper: ✓ surely above it here too, (✓) above it within the
 noise, (✗) below it within the noise, ✗ surely below it. *Surely*: the 95 % interval of the difference does not include 0. Where a
@@ -54,7 +56,8 @@ NAMES = {"minilm": "all-MiniLM-L6-v2 (`minilm`, 22.7 M parameters)", "mpnet": "a
 def make_page(book: Book) -> str:
     """The whole page as Markdown."""
     encoders = encoders_in(book)
-    parts = [INTRO.format(encoders=" and ".join(NAMES.get(encoder, f"`{file_name(encoder)}`") for encoder in encoders))]
+    named = " and ".join(NAMES.get(encoder, f"`{file_name(encoder)}`") for encoder in encoders)
+    parts = [INTRO.format(encoders=named, precision=say_precision(book.runs))]
     parts += ["## The paper's conclusions", *_claims(CONCLUSIONS, book)]
     parts += ["## What the paper leaves open", *_claims(OPEN_POINTS, book), *_temperatures(book)]
     for table in TABLES:
@@ -67,6 +70,12 @@ def make_page(book: Book) -> str:
     ):
         parts += [] if grid is None else [f"## {title}", says, grid.as_markdown()]
     return "\n\n".join(parts) + "\n"
+
+
+def say_precision(runs: Sequence[Run]) -> str:
+    """In what the records were computed: that is not what a row is about, so runs of one row may differ in it."""
+    counts = Counter(run.recipe["stages"][0]["train"]["precision"] for run in runs)
+    return f"Computed in {', '.join(f'{name} ({count} runs)' for name, count in counts.most_common())}." if counts else ""
 
 
 def _grids(grids: Sequence[Grid]) -> list[str]:

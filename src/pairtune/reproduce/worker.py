@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -118,7 +119,8 @@ def _open_folder(job: Job, path: Path) -> RunFolder:
 def _before(job: Job, out: Path) -> Path:
     """Where the scores of the encoder as it comes are kept: the same for every run of a task and a length."""
     length = job.recipe.stages[0].train.max_length
-    return out / file_name(job.recipe.encoder) / "before" / f"{job.recipe.task}-{length}.json"
+    which = hashlib.sha256(job.recipe.encoder.encode()).hexdigest()[:6]  # two folders may have the same name
+    return out / file_name(job.recipe.encoder) / "before" / f"{job.recipe.task}-{length}-{which}.json"
 
 
 def _lend_before(job: Job, out: Path, folder: RunFolder) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 NAME = "pairtune_packed"
 HIDDEN = -1e4  # added to scores that do not count: exp of it is 0, and a row of nothing else is still finite
 
-# Where the table of positions begins, by the encoder's kind. All of them but mpnet ask transformers for their attention.
-FIRST_POSITION = {"bert": 0, "distilbert": 0, "electra": 0, "mpnet": 2, "roberta": 2, "xlm-roberta": 2}
+KINDS = ("bert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta")  # all but mpnet ask transformers for their attention
+AFTER_PADDING = ("mpnet", "roberta", "xlm-roberta")  # the table of positions begins after the place of padding
 AFTER = (Pooling, Normalize, Dense, Dropout, LayerNorm)
+POOLED = {"mean", "cls", "mean_sqrt_len_tokens"}
 
 _batch: ContextVar[Packed] = ContextVar("batch")
 
@@ -42,23 +43,57 @@ def why_padded(model: SentenceTransformer) -> str | None:
     first, *rest = model.children()
     if not isinstance(first, Transformer) or first.backend != "torch":
         return f"its first module is {type(first).__name__}, not a Transformer on torch"
-    if first.tokenizer is None or first.tokenizer.padding_side != "right":
-        return "its texts are padded in front, which moves their positions"
-    kind = first.auto_model.config.model_type
-    if kind not in FIRST_POSITION:
-        return f"its architecture is {kind}; known: {', '.join(FIRST_POSITION)}"
-    strange = [type(module).__name__ for module in rest if not isinstance(module, AFTER)]
-    return f"it has the module {strange[0]}" if strange else None
+    return _why_not_tokens(first.tokenizer) or _why_not_encoder(first.auto_model) or _why_not_after(rest)
+
+
+def _why_not_tokens(tokenizer: Any) -> str | None:
+    if tokenizer is None or not tokenizer.is_fast:
+        return "its tokenizer is not a fast one"
+    return None if tokenizer.padding_side == "right" else "its texts are padded in front, which moves their positions"
+
+
+def _why_not_encoder(encoder: Any) -> str | None:
+    if encoder.config.model_type not in KINDS:
+        return f"its architecture is {encoder.config.model_type}; known: {', '.join(KINDS)}"
+    if "flash" in str(encoder.config._attn_implementation):
+        return "its attention does without padding already"
+    return "it checkpoints gradients" if encoder.is_gradient_checkpointing else None
+
+
+def _why_not_after(modules: Sequence[nn.Module]) -> str | None:
+    for module in modules:
+        if not isinstance(module, AFTER):
+            return f"it has the module {type(module).__name__}"
+        if isinstance(module, Pooling):
+            modes = {module.pooling_mode} if isinstance(module.pooling_mode, str) else set(module.pooling_mode)
+            if modes - POOLED:
+                return f"it pools by {', '.join(sorted(modes - POOLED))}; known: {', '.join(sorted(POOLED))}"
+    return None
 
 
 def first_position(model: SentenceTransformer) -> int:
     """The position of a text's first token."""
-    return FIRST_POSITION[inner_encoder(model).config.model_type]
+    encoder = inner_encoder(model)
+    return encoder.embeddings.padding_idx + 1 if encoder.config.model_type in AFTER_PADDING else 0
+
+
+@cache
+def flash_serves(width: int) -> bool:
+    """Whether torch has a kernel for texts of different lengths here, for heads of this width in bf16."""
+    return (
+        torch.cuda.is_available()
+        and torch.backends.cuda.is_flash_attention_available()
+        and torch.cuda.get_device_capability() >= (8, 0)
+        and width % 8 == 0
+        and width <= 256
+    )
 
 
 def lengths_to_capture(model: SentenceTransformer, precision: str) -> int:
     """What to round the longest text of a batch to: where a kernel takes any lengths, all batches can have the same."""
-    any_length = precision == "bf16" and inner_encoder(model).config.model_type != "mpnet"
+    config = inner_encoder(model).config
+    width = config.hidden_size // config.num_attention_heads
+    any_length = precision == "bf16" and config.model_type != "mpnet" and flash_serves(width)
     return int(model.max_seq_length or 512) if any_length else QUANTUM
 
 
@@ -101,7 +136,8 @@ def attend(
     """
     batch = _batch.get()
     sides = Sides(*(side.squeeze(0).transpose(0, 1) for side in (query, key, value)))
-    if masks is None and query.is_cuda and query.dtype in (torch.bfloat16, torch.float16):
+    half = query.is_cuda and query.dtype in (torch.bfloat16, torch.float16)
+    if masks is None and half and flash_serves(query.shape[-1]):
         return _attend_flash(sides, batch, dropout, scaling)[None], None
     given = masks or [mask_padding(block, query.dtype) for block in batch.blocks]
     parts = [_attend_block(sides, block, dropout, scaling, mask) for block, mask in zip(batch.blocks, given, strict=True)]

@@ -21,7 +21,7 @@ TOKENS = {"cpu": 1024, "cuda": 32_768}  # in one forward pass, padding included
 CHUNK = {"cpu": 512, "cuda": 8192}  # texts that are tokenised and sorted together, between two signs of progress
 PADDED = {"input_ids", "attention_mask", "token_type_ids"}  # (texts, length), and what is cut off is padding
 ABOUT_ALL = {"modality", "prompt_length"}
-REMEMBERED = 100_000  # texts whose tokens are worth keeping: a training evaluates the same ones after every epoch
+REMEMBERED = range(32, 100_001)  # how many texts' tokens are worth keeping: a training evaluates the same after every epoch
 
 
 def embed(
@@ -38,7 +38,7 @@ def embed(
     prompt: stands before each text, "" for none. task: as `encode` takes it. quiet: show no progress.
     """
     options = {"task": task} if task else {}
-    plain = not prompt and not task and len(texts) <= REMEMBERED and why_padded(model) is None
+    plain = not prompt and not task and len(texts) in REMEMBERED and why_padded(model) is None
     tokens = shared_tokens(model) if plain else None
     model.eval()
     kind = model.device.type if model.device.type in TOKENS else "cpu"
@@ -60,7 +60,7 @@ def _embed_chunk(
     model: SentenceTransformer, texts: list[str], most: int, prompt: str, options: dict[str, Any], tokens: Tokens | None
 ) -> Iterator[tuple[Sequence[int], Tensor]]:
     """Rows of the chunk and their vectors, block by block, each of at most so many tokens."""
-    features = tokens.padded(texts) if tokens is not None else model.preprocess(texts, prompt=prompt, **options)
+    features = tokens.padded(model, texts) if tokens is not None else model.preprocess(texts, prompt=prompt, **options)
     if not can_cut(features):  # not a plain encoder of tokens: its own way is the only one that is sure to be right
         yield range(len(texts)), model.encode(texts, prompt=prompt, convert_to_tensor=True, show_progress_bar=False, **options)
         return

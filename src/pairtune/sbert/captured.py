@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pairtune.progress import say
 from pairtune.sbert.halves import Halves
 from pairtune.sbert.packing import Packed
 
@@ -47,6 +48,7 @@ class CapturedSteps:
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         self.gradients: list[Tensor] = []  # of the parameters that have one, parts of `buffer`: graphs write there
         self.buffer: Tensor | None = None
+        self.off = len({parameter.dtype for parameter in self.parameters}) > 1  # one buffer is of one type
         self.stream = torch.cuda.Stream()
         self.pool: Any = torch.cuda.graph_pool_handle()
         self.seen: set[Any] = set()
@@ -57,7 +59,9 @@ class CapturedSteps:
         current = torch.cuda.current_stream()
         self.stream.wait_stream(current)  # a graph, and what it shares memory with, stays on one stream
         with torch.cuda.stream(self.stream):
-            if self.buffer is None:
+            if self.off:
+                found = self._compute(batch)
+            elif self.buffer is None:
                 found = self._compute(batch)
                 self._make_buffer()
             else:
@@ -76,10 +80,13 @@ class CapturedSteps:
     def _play(self, batch: Packed) -> tuple[Tensor, Tensor]:
         key = batch.shape, self.dropout and self.dropout.p
         if key not in self.graphs:
-            if key not in self.seen or len(self.graphs) >= MOST_GRAPHS or batch.ids.shape[1] > MOST_TOKENS:
+            if self.off or key not in self.seen or len(self.graphs) >= MOST_GRAPHS or batch.ids.shape[1] > MOST_TOKENS:
                 self.seen.add(key)
                 return self._compute(batch)
-            self.graphs[key] = self._capture(batch)
+            captured = self._capture(batch)
+            if captured is None:
+                return self._compute(batch)
+            self.graphs[key] = captured
         step = self.graphs[key]
         for target, source in zip(step.batch.tensors(), batch.tensors(), strict=True):
             target.copy_(source, non_blocking=True)
@@ -93,15 +100,24 @@ class CapturedSteps:
             self.halves.hand_over()
         return loss.detach(), embeddings.detach()
 
-    def _capture(self, batch: Packed) -> Graph:
+    def _capture(self, batch: Packed) -> Graph | None:
         """As `torch.cuda.graph` does it, but without collecting garbage each time, which takes longer than all the rest."""
         batch, graph = batch.clone(), torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         graph.capture_begin(pool=self.pool)
+        problem: RuntimeError | None = None
         try:
             loss, embeddings = self._compute(batch)
-        finally:
+        except RuntimeError as found:
+            problem = found
+        try:
             graph.capture_end()
+        except RuntimeError as found:
+            problem = problem or found
+        if problem is not None:
+            self.off = True
+            say(f"this step cannot be captured ({str(problem).splitlines()[0]}): going on without, more slowly")
+            return None
         return Graph(graph, batch, loss, embeddings)
 
     def _make_buffer(self) -> None:

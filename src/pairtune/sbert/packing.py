@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -28,46 +29,54 @@ QUANTUM = 32  # lengths of the attention that captured steps are made for, where
 
 
 class Tokens:
-    """The token ids of texts, each text once, and equal ids once: what reads the same to the model is the same text."""
+    """The token ids of texts, each text once, and equal ids once: what reads the same to the model is the same text.
 
-    def __init__(self, model: SentenceTransformer, keep: bool = True) -> None:
-        self.model, self.keep = model, keep
+    keep: without, the texts of one call are forgotten when the next one has others.
+    """
+
+    def __init__(self, keep: bool = True) -> None:
+        self.keep = keep
         self._place: dict[str, int] = {}  # of a text, in `_ids`
         self._known: dict[bytes, int] = {}  # of token ids
         self._ids: list[np.ndarray] = []
+        self._numbers: list[int] = []
 
-    def add(self, texts: Sequence[str], quiet: bool = True) -> None:
-        """Tokenise those that are new, as the host does it."""
+    def add(self, model: SentenceTransformer, texts: Sequence[str], quiet: bool = True) -> None:
+        """Tokenise those that are new, as the host does it for this model."""
         new = sorted(dict.fromkeys(text for text in texts if text not in self._place), key=len)
         chunks = range(0, len(new), CHUNK)
         for start in chunks if quiet else track(chunks, "tokenising"):
             chunk = new[start : start + CHUNK]
-            features = self.model.preprocess(chunk)
+            features = model.preprocess(chunk)
             mask, ids = features["attention_mask"].bool().numpy(), features["input_ids"].numpy().astype(np.int32)
             for text, row, seen in zip(chunk, ids, mask, strict=True):
                 self._place[text] = self._keep(row[seen])
 
-    def places(self, texts: Sequence[str]) -> np.ndarray:
-        """A number for each text, equal for equal token ids. (len(texts),)"""
+    def places(self, model: SentenceTransformer, texts: Sequence[str]) -> np.ndarray:
+        """Where each text is, equal for equal token ids. (len(texts),)"""
         try:
             return np.fromiter((self._place[text] for text in texts), np.int64, len(texts))
         except KeyError:
             if not self.keep:
-                self._place, self._known, self._ids = {}, {}, []
-            self.add(texts)
-            return self.places(texts)
+                self._place, self._known, self._ids, self._numbers = {}, {}, [], []
+            self.add(model, texts)
+            return self.places(model, texts)
 
-    def padded(self, texts: Sequence[str]) -> dict[str, Tensor]:
+    def padded(self, model: SentenceTransformer, texts: Sequence[str]) -> dict[str, Tensor]:
         """The host's features of these texts, (texts, length)."""
-        parts = [self[place] for place in self.places(texts)]
+        parts = [self[place] for place in self.places(model, texts)]
         lengths = np.fromiter(map(len, parts), np.int64, len(parts))
         mask = np.arange(lengths.max()) < lengths[:, None]
-        ids = np.full(mask.shape, self.model.tokenizer.pad_token_id)
+        ids = np.full(mask.shape, model.tokenizer.pad_token_id)
         ids[mask] = np.concatenate(parts)
         found = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask.astype(np.int64))}
-        if "token_type_ids" in self.model.tokenizer.model_input_names:
+        if "token_type_ids" in model.tokenizer.model_input_names:
             found["token_type_ids"] = torch.zeros_like(found["input_ids"])
         return found
+
+    def number(self, place: int) -> int:
+        """A number for the token ids at this place that is the same in every process."""
+        return self._numbers[place]
 
     def __len__(self) -> int:
         return len(self._place)
@@ -76,26 +85,38 @@ class Tokens:
         return self._ids[place]
 
     def _keep(self, ids: np.ndarray) -> int:
-        place = self._known.setdefault(ids.tobytes(), len(self._ids))
+        content = ids.tobytes()
+        place = self._known.setdefault(content, len(self._ids))
         if place == len(self._ids):
             self._ids.append(ids)
+            self._numbers.append(int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big", signed=True))
         return place
 
 
 _shared: dict[Any, Tokens] = {}  # of one vocabulary and one length
+_vocabularies: WeakKeyDictionary[Any, tuple[int, bytes]] = WeakKeyDictionary()
 
 
 def shared_tokens(model: SentenceTransformer) -> Tokens:
     """The texts that this process has tokenised for this vocabulary and length, trained on or evaluated."""
     tokenizer = model.tokenizer
-    vocabulary = json.loads(tokenizer.backend_tokenizer.to_str())
-    content = [vocabulary[part] for part in ("model", "normalizer", "pre_tokenizer", "post_processor", "added_tokens")]
-    key = hashlib.sha256(json.dumps(content).encode()).digest(), model.max_seq_length, tokenizer.padding_side
+    key = digest_vocabulary(tokenizer), model.max_seq_length, tokenizer.padding_side, tokenizer.truncation_side
     found = _shared.get(key)
     if found is None or len(found) > AHEAD:
         _shared.clear()
-        found = _shared[key] = Tokens(model)
+        found = _shared[key] = Tokens()
     return found
+
+
+def digest_vocabulary(tokenizer: Any) -> bytes:
+    """The same for tokenizers that cut all texts in the same way; asked often, computed once."""
+    size, digest = _vocabularies.get(tokenizer, (-1, b""))
+    if size != len(tokenizer):
+        whole = json.loads(tokenizer.backend_tokenizer.to_str())
+        parts = [whole[part] for part in ("model", "normalizer", "pre_tokenizer", "post_processor", "added_tokens")]
+        digest = hashlib.sha256(json.dumps(parts).encode()).digest()
+        _vocabularies[tokenizer] = len(tokenizer), digest
+    return digest
 
 
 @dataclass(frozen=True)
@@ -182,18 +203,21 @@ class PackingCollator:
         self.label, self.offset, self.static = label, offset, static
         self.longest = int(model.max_seq_length or 512)
         ahead = len(dataset) * len(self.columns) <= AHEAD
-        self.tokens = shared_tokens(model) if ahead else Tokens(model, keep=False)
+        self.model = model
+        self.tokens = shared_tokens(model) if ahead else Tokens(keep=False)
         if ahead:
-            self.tokens.add([text for column in self.columns for text in dataset[column] if isinstance(text, str)], quiet=False)
+            self.tokens.add(
+                model, [text for column in self.columns for text in dataset[column] if isinstance(text, str)], quiet=False
+            )
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Packed]:
         """The batch, under the one name that `PairTrainer` looks for."""
-        columns = [self._texts(rows, column) for column in self.columns]
-        number = np.stack([self.tokens.places(texts) for texts in columns])  # (columns, m)
+        texts = [text for column in self.columns for text in self._texts(rows, column)]
+        places = self.tokens.places(self.model, texts).reshape(len(self.columns), -1)  # (columns, m)
         label = torch.tensor([row[self.label] for row in rows]) if self.label else None
         if label is not None:
             check_labels(label)
-        return {"packed": pack(self.tokens, number, label, offset=self.offset, longest=self.longest, static=self.static)}
+        return {"packed": pack(self.tokens, places, label, offset=self.offset, longest=self.longest, static=self.static)}
 
     def _texts(self, rows: list[dict[str, Any]], column: str) -> list[str]:
         texts = [row[column] for row in rows]
@@ -203,20 +227,20 @@ class PackingCollator:
         return texts
 
 
-def pack(tokens: Tokens, number: np.ndarray, label: Tensor | None, *, offset: int, longest: int, static: int = 0) -> Packed:
-    """The batch whose columns hold the texts of these numbers, (columns, m)."""
-    own = np.zeros_like(number)
-    own[1:] = number[1:] == number[0]  # a text paired with itself is encoded twice: dropout is all that tells the two apart
-    distinct, seen, index = np.unique(2 * number + own, return_index=True, return_inverse=True)
+def pack(tokens: Tokens, places: np.ndarray, label: Tensor | None, *, offset: int, longest: int, static: int = 0) -> Packed:
+    """The batch whose columns hold the texts at these places, (columns, m)."""
+    own = np.zeros_like(places)
+    own[1:] = places[1:] == places[0]  # a text paired with itself is encoded twice: dropout is all that tells the two apart
+    distinct, seen, index = np.unique(2 * places + own, return_index=True, return_inverse=True)
     parts = [tokens[place // 2] for place in distinct]
     lengths = np.fromiter(map(len, parts), np.int64, len(parts))
-    order = np.lexsort((seen, lengths))  # not by number: that depends on which texts were tokenised first
+    order = np.lexsort((seen, lengths))  # not by place: that depends on which texts were tokenised first
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     ids, lengths = np.concatenate([parts[place] for place in order]), lengths[order]
     if static:
         longest = min(-(-int(lengths[-1]) // static) * static, -(-longest // 8) * 8)
-        ids, lengths = fill_up(ids, lengths, number.size, longest)
+        ids, lengths = fill_up(ids, lengths, places.size, longest)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     text = np.repeat(np.arange(len(lengths)), lengths)
     place = np.arange(len(text)) - starts[text]
@@ -226,8 +250,8 @@ def pack(tokens: Tokens, number: np.ndarray, label: Tensor | None, *, offset: in
         positions=torch.from_numpy(place + offset)[None],
         text=torch.from_numpy(text)[None],
         starts=torch.from_numpy(starts.astype(np.int32)),
-        index=torch.from_numpy(rank[index].reshape(number.shape)),
-        number=torch.from_numpy(number),
+        index=torch.from_numpy(rank[index].reshape(places.shape)),
+        number=torch.tensor([[tokens.number(place) for place in column] for column in places.tolist()]),
         label=label,
         blocks=tuple(
             make_block(starts, lengths, place, text, *cut, length=longest if static else int(lengths[cut[1] - 1])) for cut in cuts
@@ -239,16 +263,16 @@ def pack(tokens: Tokens, number: np.ndarray, label: Tensor | None, *, offset: in
 def fill_up(ids: np.ndarray, lengths: np.ndarray, most: int, longest: int) -> tuple[np.ndarray, np.ndarray]:
     """Tokens up to one of a few totals, in texts of their own, and empty texts up to a fixed number of them.
 
-    Four totals to each doubling: at most a quarter more tokens. most: how many texts there can be; longest: their length.
+    Four totals to each doubling: about a quarter more tokens at most. most: how many texts there can be; longest: their length.
+    At least one token is added, and texts that hold some come last, so that every text, an empty one too, begins at a token.
     """
     step = max(QUANTUM, 2 ** int(np.log2(len(ids))) // 4)
-    total = -(-len(ids) // step) * step
-    spare = -(-step // longest)  # texts that hold any remainder
-    rest = total - len(ids)
-    extra = np.full(spare, longest)
-    extra[rest // longest :] = 0
-    if rest % longest:
-        extra[rest // longest] = rest % longest
+    rest = step - len(ids) % step
+    extra = np.zeros(-(-step // longest), lengths.dtype)  # texts that hold any remainder
+    whole, part = divmod(rest, longest)
+    extra[len(extra) - whole :] = longest
+    if part:
+        extra[len(extra) - whole - 1] = part
     ids = np.concatenate([ids, np.full(rest, ids[0], ids.dtype)])
     return ids, np.concatenate([lengths, np.zeros(most - len(lengths), lengths.dtype), extra])
 

@@ -87,10 +87,19 @@ class PairTrainer(SentenceTransformerTrainer):
 
     def _clip_grad_norm(self, model: torch.nn.Module) -> Any:
         """The host's, or the same of the one buffer that a captured step keeps all gradients in."""
-        return super()._clip_grad_norm(model) if self._steps is None else self._steps.clip(self.args.max_grad_norm)
+        if self._steps is None or self._steps.off:
+            return super()._clip_grad_norm(model)
+        return self._steps.clip(self.args.max_grad_norm)
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """The host's; captured steps, and the memory they hold, end with it."""
+        try:
+            return super().train(*args, **kwargs)
+        finally:
+            self._steps = None
 
     def _compute_packed(self, batch: Packed) -> tuple[Tensor, Tensor]:
-        """The loss over the number of batches that are added up, and the embeddings, (columns, m, n)."""
+        """The loss and the embeddings, (columns, m, n)."""
         large = batch.ids.is_cuda and batch.ids.shape[1] >= LEAST_TOKENS and self.state.max_steps >= WORTH_COMPILING
         with packed_attention(self.model, batch), compiled_parts(inner_encoder(self.model)) if large else nullcontext():
             distinct = self._encode(batch.features())
@@ -129,13 +138,17 @@ class PairTrainer(SentenceTransformerTrainer):
                 callback.kept.see(embeddings.flatten(0, 1))
 
 
-def packing_collator(model: SentenceTransformer, dataset: Dataset, stage: Stage) -> PackingCollator | None:
+def packing_collator(
+    model: SentenceTransformer, dataset: Dataset, stage: Stage, arguments: SentenceTransformerTrainingArguments
+) -> PackingCollator | None:
     """The collator of the fast step, or None, having said why, where the stage or the model cannot use it."""
     if not stage.train.fast:
         return None
     reason = why_padded(model)
     if stage.loss.mini_batch and stage.loss.kind not in ("mse", "triplet"):
         reason = "loss.mini_batch goes through the batch in parts"
+    if arguments.parallel_mode == ParallelMode.NOT_DISTRIBUTED:
+        reason = "several GPUs in one process; start it with torchrun"
     if reason:
         say(f"training with padding, the slower way: {reason}")
         return None
@@ -188,7 +201,7 @@ def make_trainer(
         loss=loss,
         evaluator=evaluator,
         callbacks=[*callbacks, Reorder(), *own, Seal()],
-        data_collator=packing_collator(model, dataset, stage),  # type: ignore[arg-type]  # the host only calls it
+        data_collator=packing_collator(model, dataset, stage, arguments),  # type: ignore[arg-type]  # the host only calls it
     )
     trainer.bias_correction = stage.train.bias_correction
     keep_logs(trainer, folder.parents[1] / "logs" / folder.name)
