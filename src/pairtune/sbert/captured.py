@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pairtune.progress import say
+from pairtune.sbert.halves import Halves
 from pairtune.sbert.packing import Packed
 
 MOST_TOKENS = 32_768  # beyond this the kernels take longer than their launches
@@ -35,9 +36,15 @@ class CapturedSteps:
     ordinary way, with the same kernels and the same random numbers, so where graphs begin does not change the result.
     """
 
-    def __init__(self, compute: Compute, parameters: Iterable[nn.Parameter], dropout: nn.Dropout | None = None) -> None:
-        """dropout: one of the model's; a graph serves as long as its share stays."""
-        self.compute, self.dropout = compute, dropout
+    def __init__(
+        self,
+        compute: Compute,
+        parameters: Iterable[nn.Parameter],
+        dropout: nn.Dropout | None = None,
+        halves: Halves | None = None,
+    ) -> None:
+        """dropout: one of the model's; a graph serves as long as its share stays. halves: what `compute` computes with."""
+        self.compute, self.dropout, self.halves = compute, dropout, halves
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         self.gradients: list[Tensor] = []  # of the parameters that have one, parts of `buffer`: graphs write there
         self.buffer: Tensor | None = None
@@ -48,7 +55,7 @@ class CapturedSteps:
         self.graphs: dict[Any, Graph] = {}
 
     def __call__(self, batch: Packed) -> tuple[Tensor, Tensor]:
-        """The loss and the embeddings, (columns, m, n); gradients are added to those that are there."""
+        """The loss and the embeddings, (columns, m, n); gradients are in place of those that are there."""
         current = torch.cuda.current_stream()
         self.stream.wait_stream(current)  # a graph, and what it shares memory with, stays on one stream
         with torch.cuda.stream(self.stream):
@@ -89,6 +96,8 @@ class CapturedSteps:
     def _compute(self, batch: Packed) -> tuple[Tensor, Tensor]:
         loss, embeddings = self.compute(batch)
         loss.backward()
+        if self.halves is not None:
+            self.halves.hand_over()
         return loss.detach(), embeddings.detach()
 
     def _capture(self, batch: Packed) -> Graph | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +23,12 @@ from pairtune.errors import UserError
 from pairtune.pairs import Task
 from pairtune.progress import say
 from pairtune.recipe import Stage
-from pairtune.sbert.attention import first_position, lengths_to_capture, packed_attention, why_padded
+from pairtune.sbert.attention import first_position, inner_encoder, lengths_to_capture, packed_attention, why_padded
 from pairtune.sbert.callbacks import KeepBest, Seal, StopDropout
 from pairtune.sbert.captured import CapturedSteps
+from pairtune.sbert.compiled import LEAST_TOKENS, compiled_parts
 from pairtune.sbert.evaluator import PairEvaluator
+from pairtune.sbert.halves import Halves
 from pairtune.sbert.loss import PairLoss, build_loss
 from pairtune.sbert.optimiser import without_bias_correction
 from pairtune.sbert.packing import Packed, PackingCollator
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 LOG_STEPS = 10
+WORTH_COMPILING = 300  # steps: compiling takes about a minute
 
 
 class PairTrainer(SentenceTransformerTrainer):
@@ -48,6 +52,7 @@ class PairTrainer(SentenceTransformerTrainer):
 
     bias_correction = True
     _steps: CapturedSteps | None = None
+    _halves: Halves | None = None
 
     def get_optimizer_cls_and_kwargs(  # type: ignore[override]  # a static method in transformers, the host overrides it so too
         self, args: Any, model: Any = None
@@ -66,7 +71,8 @@ class PairTrainer(SentenceTransformerTrainer):
             loss: Any = self.loss
             parameters = dict.fromkeys([*model.parameters(), *loss.parameters()])
             dropout = next((module for module in model.modules() if isinstance(module, torch.nn.Dropout)), None)
-            self._steps = CapturedSteps(self._compute_packed, parameters, dropout)
+            self._halves = Halves(self.model[0]) if self.args.bf16 else None
+            self._steps = CapturedSteps(self._compute_packed, parameters, dropout, self._halves)
         loss, embeddings = self._steps(inputs["packed"])
         self._show(embeddings)
         return loss
@@ -94,13 +100,26 @@ class PairTrainer(SentenceTransformerTrainer):
 
     def _compute_packed(self, batch: Packed) -> tuple[Tensor, Tensor]:
         """The loss and the embeddings, (columns, m, n)."""
-        with packed_attention(self.model, batch):
-            distinct = self.model_wrapped(batch.features())["sentence_embedding"]
+        large = batch.ids.is_cuda and batch.ids.shape[1] >= LEAST_TOKENS and self.state.max_steps >= WORTH_COMPILING
+        with packed_attention(self.model, batch), compiled_parts(inner_encoder(self.model)) if large else nullcontext():
+            distinct = self._encode(batch.features())
         embeddings = distinct.index_select(0, batch.index.reshape(-1)).view(*batch.index.shape, -1)
         loss: Any = self.loss
         more = {"ids": tuple(batch.number)} if isinstance(loss, PairLoss) else {}
         found = loss.compute_loss_from_embeddings(list(embeddings), batch.label, **more)
         return found, embeddings
+
+    def _encode(self, features: dict[str, Tensor]) -> Tensor:
+        """The embeddings by the host's modules, the first of them in bf16 where that is how steps are captured."""
+        if self._halves is None:
+            return self.model_wrapped(features)["sentence_embedding"]
+        first, *rest = self.model.children()
+        with self._halves.instead():
+            features = first(features)
+        features["token_embeddings"] = features["token_embeddings"].float()
+        for module in rest:
+            features = module(features)
+        return features["sentence_embedding"]
 
     def _can_capture(self) -> bool:
         """One process on a GPU, with a loss that never waits for it."""
