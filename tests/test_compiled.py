@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 
@@ -12,7 +14,7 @@ from pairtune.sbert.packing import Tokens, pack
 TEXTS = ["how are you", "a", "the quick brown fox jumps over the lazy dog", "yes no", "What is it like?", "no"]
 
 
-@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler here")
 def test_compiled_layers_give_the_embeddings_and_gradients_of_the_others(tiny_model):
     model = tiny_model.eval()
     tokens = Tokens()

@@ -18,7 +18,7 @@ from pairtune.pairs import PairSet, Task
 from pairtune.recipe import make_recipe
 from pairtune.sbert.attention import first_position, packed_attention, why_padded
 from pairtune.sbert.encoder import load_encoder
-from pairtune.sbert.packing import BLOCKS, PackingCollator, Tokens, cut_blocks, fill_up, pack, shared_tokens
+from pairtune.sbert.packing import BLOCKS, Packed, PackingCollator, Tokens, cut_blocks, fill_up, pack, shared_tokens
 from pairtune.sbert.trainer import make_trainer
 
 TEXTS = [
@@ -29,15 +29,16 @@ TEXTS = [
     "What is it like to live in a very large city?",
     "yes no",
 ]
-SHAPE = {"vocab_size": 30527, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+SHAPE = {"vocab_size": 30527, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 SMALL = {
     "mpnet": lambda: transformers.MPNetModel(transformers.MPNetConfig(**SHAPE)),
     "distilbert": lambda: transformers.DistilBertModel(
-        transformers.DistilBertConfig(vocab_size=30527, dim=48, n_layers=2, n_heads=4, hidden_dim=64)
+        transformers.DistilBertConfig(vocab_size=30527, dim=64, n_layers=2, n_heads=4, hidden_dim=64)
     ),
     "roberta": lambda: transformers.RobertaModel(transformers.RobertaConfig(**SHAPE)),
     "albert": lambda: transformers.AlbertModel(transformers.AlbertConfig(**SHAPE, embedding_size=16)),
 }
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 WORDS = ["stone", "river", "cloud", "engine", "garden", "paper", "silver", "window", "forest", "needle", "bridge", "candle"]
 
 
@@ -45,13 +46,13 @@ WORDS = ["stone", "river", "cloud", "engine", "garden", "paper", "silver", "wind
 def make_encoder(tiny_encoder, tmp_path):
     """The tiny encoder with real weights, or a smaller one of another kind, under the same vocabulary."""
 
-    def make(kind):
+    def make(kind, device="cpu"):
         if kind == "bert":
-            return load_encoder(tiny_encoder, 32, "cpu")
+            return load_encoder(tiny_encoder, 32, device)
         torch.manual_seed(0)
         load_encoder(tiny_encoder).tokenizer.save_pretrained(tmp_path / kind)
         SMALL[kind]().save_pretrained(tmp_path / kind)
-        return load_encoder(str(tmp_path / kind), 32, "cpu")
+        return load_encoder(str(tmp_path / kind), 32, device)
 
     return make
 
@@ -213,13 +214,13 @@ class Losses(TrainerCallback):
         self.values += [logs["loss"]] if "loss" in logs else []
 
 
-def step_losses(model, loss, order, fast, folder):
+def step_losses(model, loss, order, fast, folder, precision="float32"):
     rng = np.random.default_rng(3)
     left = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in range(12) for _ in range(4)]
     right = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in left]
     pairs = PairSet.of(np.repeat(left[:12], 4).tolist(), right, rng.random(48).round(1).tolist())
     task = Task("small", "regression", pairs, pairs, pairs, "Spearman", ("Spearman",))
-    train = {"epochs": 2, "batch": 8, "rate": 1e-4, "max_length": 24, "fast": fast}
+    train = {"epochs": 2, "batch": 8, "rate": 1e-4, "max_length": 24, "fast": fast, "precision": precision}
     recipe = make_recipe({"name": "small/x", "loss": loss, "order": order, "train": train})
     columns = {"left": pairs.left, "right": pairs.right, "label": pairs.label}
     if loss["kind"] == "triplet":
@@ -248,6 +249,34 @@ def test_every_step_has_the_loss_of_the_plain_path(make_encoder, tmp_path, loss,
     )
     assert len(fast) == 12 and len(set(fast)) > 6
     np.testing.assert_allclose(fast, plain, atol=1e-4)
+
+
+@needs_gpu
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-4), ("bf16", 0.05)])
+@pytest.mark.parametrize("loss", ["combo", "bsc", "mse", "triplet"])
+@pytest.mark.parametrize("kind", ["bert", "mpnet", "distilbert", "roberta"])
+def test_captured_steps_have_the_losses_of_the_plain_path(make_encoder, tmp_path, kind, loss, precision, tolerance):
+    order = {"by": "examples", "group": 4, "neighbours": 6} if loss == "bsc" else {"by": "uniform"}
+    fast, plain = (
+        step_losses(without_dropout(make_encoder(kind, "cuda")), {"kind": loss}, order, fast, tmp_path / str(fast), how)
+        for fast, how in ((True, precision), (False, "float32"))
+    )
+    assert len(fast) == 12 and len(set(fast)) > 6
+    np.testing.assert_allclose(fast, plain, atol=tolerance, rtol=tolerance)
+
+
+@needs_gpu
+def test_a_step_that_cannot_be_captured_is_computed_all_the_same(make_encoder, tmp_path, monkeypatch, capsys):
+    def waiting(batch, plain=Packed.features):
+        batch.ids.sum().item()  # waits for the device, which a graph cannot
+        return plain(batch)
+
+    arguments = {"kind": "bsc"}, {"by": "uniform"}
+    plain = step_losses(without_dropout(make_encoder("bert", "cuda")), *arguments, False, tmp_path / "plain")
+    monkeypatch.setattr(Packed, "features", waiting)
+    found = step_losses(without_dropout(make_encoder("bert", "cuda")), *arguments, True, tmp_path / "fast")
+    np.testing.assert_allclose(found, plain, atol=1e-4)
+    assert "this step cannot be captured" in capsys.readouterr().err
 
 
 def test_an_unknown_architecture_is_trained_with_padding_and_told_so(make_encoder, tmp_path, capsys):

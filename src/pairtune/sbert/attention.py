@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 NAME = "pairtune_packed"
+LONGEST_RELATIVE = 128  # tokens of a text that our kernel for MPNet takes
 HIDDEN = -1e4  # added to scores that do not count: exp of it is 0, and a row of nothing else is still finite
 
 KINDS = ("bert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta")  # all but mpnet ask transformers for their attention
@@ -78,6 +80,17 @@ def first_position(model: SentenceTransformer) -> int:
 
 
 @cache
+def relative_serves(width: int) -> bool:
+    """Whether our kernel for a bias by relative position runs here, for heads of this width in bf16."""
+    return (
+        torch.cuda.is_available()
+        and torch.cuda.get_device_capability() >= (8, 0)
+        and find_spec("triton") is not None
+        and width in (16, 32, 64, 128)
+    )
+
+
+@cache
 def flash_serves(width: int) -> bool:
     """Whether torch has a kernel for texts of different lengths here, for heads of this width in bf16."""
     return (
@@ -93,8 +106,10 @@ def lengths_to_capture(model: SentenceTransformer, precision: str) -> int:
     """What to round the longest text of a batch to: where a kernel takes any lengths, all batches can have the same."""
     config = inner_encoder(model).config
     width = config.hidden_size // config.num_attention_heads
-    any_length = precision == "bf16" and config.model_type != "mpnet" and flash_serves(width)
-    return int(model.max_seq_length or 512) if any_length else QUANTUM
+    longest = int(model.max_seq_length or 512)
+    mpnet = config.model_type == "mpnet"
+    any_length = relative_serves(width) and longest <= LONGEST_RELATIVE if mpnet else flash_serves(width)
+    return longest if precision == "bf16" and any_length else QUANTUM
 
 
 def inner_encoder(model: SentenceTransformer) -> Any:
@@ -206,9 +221,12 @@ def _patch_mpnet(encoder: nn.Module, undo: ExitStack) -> None:
     inner: Any = encoder.encoder
     compute = inner.compute_position_bias
 
-    def compute_once(hidden: Tensor, *args: Any, **kwargs: Any) -> list[Tensor]:
-        blocks = _batch.get().blocks
+    def compute_once(hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor | list[Tensor]:
+        batch, width = _batch.get(), inner.layer[0].attention.attn.attention_head_size
+        blocks = batch.blocks
         dtype = torch.get_autocast_dtype(hidden.device.type) if torch.is_autocast_enabled(hidden.device.type) else hidden.dtype
+        if hidden.is_cuda and dtype != torch.float32 and batch.longest <= LONGEST_RELATIVE and relative_serves(width):
+            return compute(hidden.new_empty(1, batch.longest, 0)).squeeze(0).float().contiguous()
         bias = compute(hidden.new_empty(1, max(block.length for block in blocks), 0)).to(dtype)  # (1, heads, length, length)
         cut = [bias[:, :, : block.length, : block.length] for block in blocks]
         return [
@@ -223,12 +241,18 @@ def _patch_mpnet(encoder: nn.Module, undo: ExitStack) -> None:
 
 
 def _attend_mpnet(
-    attention: Any, hidden: Tensor, mask: Tensor | None = None, position_bias: list[Tensor] | None = None, **kwargs: Any
+    attention: Any, hidden: Tensor, mask: Tensor | None = None, position_bias: Tensor | list[Tensor] | None = None, **kwargs: Any
 ) -> tuple[Tensor]:
-    shape = (*hidden.shape[:-1], -1, attention.attention_head_size)
-    sides = [part(hidden).view(shape).transpose(1, 2) for part in (attention.q, attention.k, attention.v)]
+    width = attention.attention_head_size
+    sides = [part(hidden).view(*hidden.shape[:-1], -1, width) for part in (attention.q, attention.k, attention.v)]
     dropout = attention.dropout.p if attention.training else 0.0
-    found, _ = attend(attention, *sides, dropout=dropout, masks=position_bias)
+    if isinstance(position_bias, Tensor):
+        from pairtune.sbert.relative import RelativeAttention
+
+        rows = [side.squeeze(0) for side in sides]
+        found = RelativeAttention.apply(*rows, position_bias, _batch.get().starts, dropout, width**-0.5)
+    else:
+        found, _ = attend(attention, *(side.transpose(1, 2) for side in sides), dropout=dropout, masks=position_bias)
     return (attention.o(found.reshape(*hidden.shape[:-1], -1)),)
 
 

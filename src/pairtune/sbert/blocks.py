@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def embed(
     by_length = sorted(range(len(texts)), key=lambda place: len(texts[place]))
     chunks = [by_length[start : start + CHUNK[kind]] for start in range(0, len(texts), CHUNK[kind])]
     places, parts = [], []
-    with torch.inference_mode():
+    with torch.inference_mode(), quick_products(kind):
         for chunk in chunks if quiet else track(chunks, what):
             for rows, vectors in _embed_chunk(model, [texts[place] for place in chunk], TOKENS[kind], prompt, options, tokens):
                 places += [chunk[row] for row in rows]
@@ -54,6 +55,18 @@ def embed(
         return torch.empty(0, model.get_embedding_dimension() or 0)
     order = torch.from_numpy(np.argsort(places))
     return torch.cat(parts)[order.to(parts[0].device)]
+
+
+@contextmanager
+def quick_products(kind: str) -> Iterator[None]:
+    """On a GPU, products of float32 by its TF32 units: 10 bits of each factor, sums in float32; cosines move by about 1e-5."""
+    before = torch.get_float32_matmul_precision()
+    if kind == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _embed_chunk(

@@ -47,6 +47,7 @@ class CapturedSteps:
         self.compute, self.dropout, self.halves = compute, dropout, halves
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         self.gradients: list[Tensor] = []  # of the parameters that have one, parts of `buffer`: graphs write there
+        self.added: list[Tensor] = []  # those that a backward pass adds to, and does not replace
         self.buffer: Tensor | None = None
         self.off = len({parameter.dtype for parameter in self.parameters}) > 1  # one buffer is of one type
         self.stream = torch.cuda.Stream()
@@ -127,14 +128,16 @@ class CapturedSteps:
         self.buffer = torch.cat([parameter.grad.reshape(-1) for parameter in self.parameters if parameter.grad is not None])
         parts = zip(self.buffer.split(sizes), self.parameters, strict=True)
         self.gradients = [part.view_as(parameter) for part, parameter in parts]
+        replaced = set() if self.halves is None else {id(whole) for whole in self.halves.whole}
         for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
             parameter.grad = gradient
+            if id(parameter) not in replaced:
+                self.added.append(gradient)
 
     def _attach(self) -> None:
         """Give the parameters their gradients back, set to zero, after the host took them away."""
-        assert self.buffer is not None
-        if all(parameter.grad is None for parameter in self.parameters):
-            self.buffer.zero_()
+        if self.added and all(parameter.grad is None for parameter in self.parameters):
+            torch._foreach_zero_(self.added)
         for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
             if parameter.grad is None:
                 parameter.grad = gradient

@@ -18,7 +18,7 @@ class Halves:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self.whole = [parameter for parameter in module.parameters() if parameter.is_floating_point()]
+        self.whole: list[Tensor] = [parameter for parameter in module.parameters() if parameter.is_floating_point()]
         self.half = [parameter.detach().to(torch.bfloat16).requires_grad_(parameter.requires_grad) for parameter in self.whole]
         half = {id(whole): half for whole, half in zip(self.whole, self.half, strict=True)}
         owners = [(one._parameters, name) for one in module.modules() for name in one._parameters]
