@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pairtune.ordering import Side, order_pairs
 from pairtune.ordering import device as device_module
+from pairtune.ordering import examples as examples_module
 from pairtune.ordering import knn as knn_module
 from pairtune.ordering.device import CoarseSearch, compare_with_all, multiply_halves, normalise_rows, search_device
 from pairtune.ordering.examples import gather_groups
@@ -75,6 +74,7 @@ def by_brute_force(side, own, choice, visits):
 
 
 @settings(max_examples=60, deadline=None)
+@example(text=[0, 0, 2, 1, 1, 1, 1, 1, 1], group=2, neighbours=3, skip=0, margin=None, drop=False, seed=0)  # more than 3 alike
 @given(
     text=st.lists(st.integers(0, 9), min_size=2, max_size=30),
     group=st.integers(1, 5),
@@ -96,6 +96,19 @@ def test_distinct_texts_stand_for_their_pairs_as_brute_force_over_pairs_says(tex
     rows, sizes = by_brute_force(side, own, choice, shuffle_rows(len(text), seed).tolist())
     assert order.rows.tolist() == rows
     assert order.sizes().tolist() == sizes
+
+
+@pytest.mark.parametrize("ahead", [(1, 1), (7, 7), (1000, 1000)])
+def test_groups_do_not_depend_on_how_many_searches_are_made_at_a_time(ahead, monkeypatch):
+    monkeypatch.setattr(examples_module, "AHEAD", ahead)
+    rng = np.random.default_rng(3)
+    own = rng.uniform(-0.5, 1, 130).astype(np.float32)
+    side = Side.of([str(t) for t in rng.integers(0, 100, 130)])
+    side = side.encoded(rng.normal(size=(len(side.texts), 5)), own)
+    choice = OrderSettings(by="examples", group=40, neighbours=60, margin=0.3)
+    order = order_pairs(side, choice, 1)
+    rows, sizes = by_brute_force(side, own, choice, shuffle_rows(130, 1).tolist())
+    assert (order.rows.tolist(), order.sizes().tolist()) == (rows, sizes)
 
 
 def test_pairs_that_found_no_neighbour_come_first():
@@ -142,12 +155,6 @@ def test_the_greedy_pass_reads_no_neighbour_where_none_was_found():
     assert order.sizes().tolist() == [1, 1, 1]
 
 
-def joined(blocks):
-    rows, ids, similarities = zip(*blocks, strict=True)
-    assert [part.start for part in rows] == [0, *itertools.accumulate(map(len, ids))][:-1]
-    return np.concatenate(ids), np.concatenate(similarities)
-
-
 def sorted_neighbours(vectors, count):
     similarity = cosines(vectors)
     np.fill_diagonal(similarity, -np.inf)
@@ -161,8 +168,8 @@ def test_neighbours_are_those_of_a_full_sort(search, monkeypatch):
     monkeypatch.setattr(device_module, "ROWS", 37)
     monkeypatch.setattr(device_module, "FEW", 1 if search == "coarse" else 100)
     vectors = normalise(np.random.default_rng(4).normal(size=(130, 12)))
-    found = drop_self(search_exactly(vectors, 61)) if search == "faiss" else search_device(3 * vectors, 60, "cpu")
-    ids, similarities = joined(found)
+    found = search_exactly(vectors, 60) if search == "faiss" else search_device(3 * vectors, 60, "cpu")
+    ids, similarities = found(np.arange(130))
     expected, values = sorted_neighbours(vectors, 60)
     assert ids.tolist() == expected.tolist()
     assert np.allclose(similarities, values, atol=1e-6)
@@ -175,7 +182,7 @@ def test_a_device_finds_exact_neighbours_however_close_the_vectors_are(size, cou
     rng = np.random.default_rng(size * count)
     centres = rng.normal(size=(3, width))
     vectors = normalise(centres[rng.integers(0, 3, size)] + spread * rng.normal(size=(size, width)))
-    ids, similarities = joined(search_device(vectors, min(count, size - 1), "cpu"))
+    ids, similarities = search_device(vectors, min(count, size - 1), "cpu")(np.arange(len(vectors)))
     _, expected = sorted_neighbours(vectors, ids.shape[1])
     found = np.take_along_axis(cosines(vectors), ids.astype(np.int64), axis=1)
     assert np.abs(found - expected).max() < 1e-6  # equal up to ties in float32
@@ -209,18 +216,18 @@ def test_rows_that_the_bound_on_coarse_scores_leaves_unsure_are_compared_with_al
 
 def test_a_text_is_never_its_own_neighbour_even_among_equal_vectors():
     vectors = np.ones((9, 4), np.float32)
-    ids, _ = joined(find_nearest(vectors, 3))
+    ids, _ = find_nearest(vectors, 3)(np.arange(len(vectors)))
     assert ids.shape == (9, 3)
     assert all(row not in ids[row] for row in range(9))
-    _, dropped, _ = next(drop_self([(slice(0, 1), np.array([[5, 0, 7]]), np.zeros((1, 3)))]))
+    dropped, _ = drop_self(np.array([0]), np.array([[5, 0, 7]]), np.zeros((1, 3)))
     assert dropped.tolist() == [[5, 7]]
 
 
 def test_approximate_search_says_the_recall_that_it_has(monkeypatch, capsys):
     monkeypatch.setattr(knn_module, "PROBES", 20)
     vectors = normalise(np.random.default_rng(5).normal(size=(3000, 16)))
-    ids, _ = joined(find_nearest(vectors, 10, exact_below=1000))
-    exact, _ = joined(find_nearest(vectors, 10))
+    ids, _ = find_nearest(vectors, 10, exact_below=1000)(np.arange(len(vectors)))
+    exact, _ = find_nearest(vectors, 10)(np.arange(len(vectors)))
     recall = np.mean([len(np.intersect1d(*pair)) / 10 for pair in zip(ids, exact, strict=True)])
     said = capsys.readouterr().err
     assert "neighbours of 3,000 texts: approximate, 20 of 219 lists searched" in said
@@ -231,7 +238,7 @@ def test_approximate_search_says_the_recall_that_it_has(monkeypatch, capsys):
 def test_approximate_search_that_runs_dry_leaves_pairs_alone_rather_than_astray(monkeypatch):
     monkeypatch.setattr(knn_module, "PROBES", 1)
     vectors = normalise(np.random.default_rng(6).normal(size=(300, 8)))
-    ids, _ = joined(search_approximately(vectors, 40))
+    ids, _ = search_approximately(vectors, 40)(np.arange(len(vectors)))
     assert (ids == -1).any()
     monkeypatch.setattr(knn_module, "EXACT_BELOW", 10)
     monkeypatch.setattr(knn_module.find_nearest, "__defaults__", ("cpu", 10))
@@ -245,6 +252,6 @@ def test_neighbours_on_cuda_are_those_of_faiss():
     if not torch.cuda.is_available():
         pytest.skip("needs an NVIDIA GPU")
     vectors = normalise(np.random.default_rng(7).normal(size=(5000, 64)))
-    exact, _ = joined(find_nearest(vectors, 100))
-    ids, _ = joined(find_nearest(vectors, 100, device="cuda"))
+    exact, _ = find_nearest(vectors, 100)(np.arange(len(vectors)))
+    ids, _ = find_nearest(vectors, 100, device="cuda")(np.arange(len(vectors)))
     assert (ids == exact).mean() > 0.999  # sums are rounded differently: near ties may change places

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pairtune.progress import track
+from pairtune.ordering.search import Found, Search
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,8 +18,8 @@ SPARE = 16  # candidates beyond those asked for, or a sixteenth of them: room fo
 FEW = 4  # times the candidates: so few vectors are all compared
 
 
-def search_device(vectors: np.ndarray, count: int, device: str) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    """For each of the (D, n) vectors the `count` < D nearest others by cosine: rows, (b, count) int32 ids and float32 cosines.
+def search_device(vectors: np.ndarray, count: int, device: str) -> Search:
+    """For each of the (D, n) vectors the `count` < D nearest others by cosine.
 
     Exact: what the coarse scores leave out is proved to be farther away, row by row, by the bound on their error; rows
     where that does not succeed are compared with all vectors in float64.
@@ -29,15 +28,15 @@ def search_device(vectors: np.ndarray, count: int, device: str) -> Iterator[tupl
 
     everything = normalise_rows(torch.from_numpy(vectors).to(device, torch.float32))
     kept = count + max(SPARE, count // 16)
-    search = CoarseSearch(everything, count, kept) if len(vectors) > FEW * kept else None
+    coarse = CoarseSearch(everything, count, kept) if len(vectors) > FEW * kept else None
+
+    def find(rows: np.ndarray) -> Found:
+        places = torch.from_numpy(rows).to(device)
+        ids, similarities = coarse.find(places) if coarse else compare_with_all(everything, places, count)
+        return ids.to(torch.int32).cpu().numpy(), similarities.cpu().numpy()
+
     step = min(rows_at_a_time(len(vectors), device), max(1, AGAIN // (kept * vectors.shape[1])))
-    for start in track(range(0, len(vectors), step), "finding neighbours"):
-        stop = min(start + step, len(vectors))
-        if search is None:
-            ids, similarities = compare_with_all(everything, torch.arange(start, stop, device=device), count)
-        else:
-            ids, similarities = search(start, stop)
-        yield slice(start, stop), ids.to(torch.int32).cpu().numpy(), similarities.cpu().numpy()
+    return Search(find, step)
 
 
 def rows_at_a_time(count: int, device: str) -> int:
@@ -96,22 +95,28 @@ class CoarseSearch:
         """(b, count) ids and float32 cosines of the rows from start to stop, nearest first."""
         import torch
 
-        candidates, cutoff = self._choose(start, stop)
-        near = self.everything[candidates].mul_(self.everything[start:stop, None]).sum(dim=2)  # (b, kept)
+        return self.find(torch.arange(start, stop, device=self.everything.device))
+
+    def find(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The same of any (b,) rows."""
+        import torch
+
+        candidates, cutoff = self._choose(rows)
+        near = self.everything[candidates].mul_(self.everything[rows, None]).sum(dim=2)  # (b, kept)
         best, places = near.topk(self.count)
         ids = candidates.gather(1, places)
         unsure = torch.nonzero(best[:, -1] < cutoff + self.error)[:, 0]
         if len(unsure):
-            ids[unsure], best[unsure] = compare_with_all(self.everything, start + unsure, self.count)
+            ids[unsure], best[unsure] = compare_with_all(self.everything, rows[unsure], self.count)
         return ids, best
 
-    def _choose(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+    def _choose(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """(b, kept) ids of the best coarse scores, and (b,) what no other exceeds."""
         import torch
 
-        scores = multiply_halves(self.left[start:stop], self.right)  # (b, pieces · piece)
+        scores = multiply_halves(self.left[rows], self.right)  # (b, pieces · piece)
         scores[:, len(self.everything) :] = -torch.inf
-        scores[:, start:stop].fill_diagonal_(-torch.inf)  # itself
+        scores.scatter_(1, rows[:, None], -torch.inf)  # itself
         maxima = scores.view(-1, self.piece, self.pieces).amax(dim=1)  # a piece is every so-many-th vector
         pieces = maxima.topk(self.kept, sorted=False).indices  # (b, kept)
         inside = torch.arange(self.piece, device=scores.device) * self.pieces

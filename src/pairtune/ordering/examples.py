@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 
 from pairtune.ordering.candidates import Candidates, find_candidates
 from pairtune.ordering.order import Order, Side
 from pairtune.ordering.plain import shuffle_rows
+from pairtune.progress import track
 from pairtune.recipe import OrderSettings
 
 FIRST = 32  # neighbours that are read at once: most pairs fill their group from these, and need none of the others
+AHEAD = (256, 4096)  # pairs whose neighbours are searched at a time, at least and at most
 
 
 def order_by_examples(side: Side, settings: OrderSettings, seed: int) -> Order:
@@ -21,27 +24,30 @@ def order_by_examples(side: Side, settings: OrderSettings, seed: int) -> Order:
     The result is reversed, so that the last pairs, which found all their neighbours used, come first and alone: easy
     batches before hard ones. Neighbours are searched among distinct texts and stand for all pairs that have them.
     """
-    candidates = find_candidates(side, settings, settings.neighbours)
+    reach = Reach(side, find_candidates(side, settings, settings.neighbours), settings.neighbours)
     keys = (side.text.tolist(), side.other.tolist()) if settings.drop_identical else ()
-    neighbours = neighbours_in_reach(side, candidates, settings.neighbours)
-    return gather_groups(neighbours, shuffle_rows(len(side), seed).tolist(), settings.group, keys)
+    return gather_groups(reach, shuffle_rows(len(side), seed), settings.group, keys, reach.prepare)
 
 
 def gather_groups(
-    neighbours: Callable[[int], Iterable[int]], visits: Sequence[int], size: int, keys: Sequence[Sequence[int]] = ()
+    neighbours: Callable[[int], Iterable[int]],
+    visits: Sequence[int] | np.ndarray,
+    size: int,
+    keys: Sequence[Sequence[int]] = (),
+    prepare: Callable[[np.ndarray], None] | None = None,
 ) -> Order:
     """The greedy pass of Algorithm 1.
 
     neighbours: the pairs near a pair, nearest first, -1 for none. visits: all pairs, in the order of the visits.
     keys: for each key, a number per pair; two pairs of one number never share a group.
+    prepare: is told, some visits ahead, which pairs `neighbours` may be asked about next.
     """
     used = bytearray(len(visits) + 1)
     used[-1] = 1  # what -1 reads: no neighbour is never free
     result: list[int] = []
     sizes: list[int] = []
-    for anchor in visits:
-        if used[anchor]:
-            continue
+    ahead = int(np.clip(len(visits) // (4 * size), *AHEAD))
+    for anchor in track(visit_unused(np.asarray(visits), used, ahead, prepare), "groups of neighbours made"):
         used[anchor] = 1
         chosen: list[int] = []
         taken = [{key[anchor]} for key in keys]
@@ -59,6 +65,22 @@ def gather_groups(
     return Order(np.array(result[::-1], np.int64), starts.astype(np.int64))
 
 
+def visit_unused(
+    visits: np.ndarray, used: bytearray, ahead: int, prepare: Callable[[np.ndarray], None] | None = None
+) -> Iterator[int]:
+    """The pairs that are unused when their turn comes; `prepare` is told of those that are so `ahead` visits before.
+
+    Most pairs are used by then, so that the neighbours of a fifth of them, in groups of eight, are all that is searched.
+    """
+    flags = np.frombuffer(used, np.uint8)  # the same memory
+    while len(visits):
+        visits = visits[flags[visits] == 0]
+        soon, visits = visits[:ahead], visits[ahead:]
+        if prepare and len(soon):
+            prepare(soon)
+        yield from (pair for pair in soon.tolist() if not used[pair])
+
+
 def _fits(other: int, keys: Sequence[Sequence[int]], taken: list[set[int]]) -> bool:
     """Whether no key of the pair stands in the group yet; if so, they do now."""
     if any(key[other] in numbers for key, numbers in zip(keys, taken, strict=True)):
@@ -68,32 +90,44 @@ def _fits(other: int, keys: Sequence[Sequence[int]], taken: list[set[int]]) -> b
     return True
 
 
-def neighbours_in_reach(side: Side, candidates: Candidates, count: int) -> Callable[[int], Iterable[int]]:
-    """A function from a pair to the pairs among its `count` nearest that it may take, nearest first."""
-    texts, start = candidates.texts, candidates.start
-    if len(side.texts) == len(side):  # no text stands twice: texts are pairs
+class Reach:
+    """From a pair to the pairs among its `count` nearest that it may take, nearest first; `prepare` comes before.
 
-        def alone(pair: int) -> Iterator[int]:
-            near = texts[pair, start[pair] :]
-            yield from near[:FIRST].tolist()
-            yield from near[FIRST:].tolist()
+    A text that stands once is written as its pair, text t that stands more often as -2 - t, until someone reads that far.
+    """
 
-        return alone
+    def __init__(self, side: Side, find: Callable[[np.ndarray], Candidates], count: int) -> None:
+        self.find, self.count = find, count
+        by_text = np.argsort(side.text, kind="stable")
+        times = np.bincount(side.text)
+        first = np.cumsum(times) - times
+        self.written = np.append(np.where(times == 1, by_text[first], -2 - np.arange(len(times))), -1)  # what -1 reads: none
+        self.pairs_of = {text: by_text[first[text] :][: times[text]].tolist() for text in np.flatnonzero(times > 1).tolist()}
 
-    by_text = np.argsort(side.text, kind="stable")
-    pairs_of = [part.tolist() for part in np.split(by_text, np.searchsorted(side.text[by_text], np.arange(1, len(side.texts))))]
+    def prepare(self, pairs: np.ndarray) -> None:
+        """Search for what is near these pairs, and forget what was near others."""
+        candidates = self.find(pairs)
+        self.near, self.start = self.written[candidates.texts], candidates.start.tolist()  # (b, c)
+        self.row = {pair: row for row, pair in enumerate(pairs.tolist())}
 
-    def repeated(pair: int) -> Iterator[int]:
-        left, skipped = count, start[pair]
-        for place, text in enumerate(texts[side.text[pair]].tolist()):
-            if left <= 0 or text < 0:
-                return
-            near = pairs_after(pair, pairs_of[text])
+    def __call__(self, pair: int) -> Iterator[int]:
+        """The pairs near one of those that were prepared."""
+        return chain.from_iterable(self._read(pair, self.near[self.row[pair]], self.start[self.row[pair]]))
+
+    def _read(self, pair: int, near: np.ndarray, skipped: int) -> Iterator[list[int]]:
+        left, begin = self.count, int(near[0] >= 0)  # a text that stands once is the pair itself
+        for place in (near < -1).nonzero()[0].tolist() if self.pairs_of else ():
+            yield near[max(begin, skipped) : min(place, begin + left)].tolist()
+            left -= place - begin
+            others = pairs_after(pair, self.pairs_of[-2 - near[place]]) if left > 0 else []
             if place >= skipped:
-                yield from near[:left]
-            left -= len(near)
-
-    return repeated
+                yield others[:left]
+            left, begin = left - len(others), place + 1
+            if left <= 0:
+                return
+        near = near[max(begin, skipped) : begin + left]
+        yield near[:FIRST].tolist()
+        yield near[FIRST:].tolist()
 
 
 def pairs_after(pair: int, pairs: list[int]) -> list[int]:

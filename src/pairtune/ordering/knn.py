@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 import numpy as np
 
 from pairtune.errors import UserError
 from pairtune.ordering.device import search_device
 from pairtune.ordering.order import Side
-from pairtune.progress import say, track
+from pairtune.ordering.search import Found, Search
+from pairtune.progress import say
 
 EXACT_BELOW = 200_000  # vectors; beyond, exact search on a CPU takes minutes and grows with the square
 BLOCK = 4096  # queries at a time: faiss multiplies in blocks of that size, and with fewer takes twice as long
 PROBES = 64  # of 4√D lists: recall 0.96 on 72,673 real texts (16 of √D lists cost more and found 0.92)
 POINTS_PER_LIST = 64  # enough to place a list, and a quarter of the time of faiss's own 256
 SAMPLE = 200  # queries that the recall of an approximate search is measured on
-
-Block = tuple[slice, np.ndarray, np.ndarray]
 
 
 def normalise(vectors: np.ndarray) -> np.ndarray:
@@ -33,26 +30,21 @@ def require_vectors(side: Side) -> np.ndarray:
     return side.vectors
 
 
-def find_nearest(vectors: np.ndarray, count: int, device: str = "cpu", exact_below: int = EXACT_BELOW) -> Iterator[Block]:
-    """For each vector the `count` nearest others by cosine, in blocks of vectors (rows, ids, similarities).
+def find_nearest(vectors: np.ndarray, count: int, device: str = "cpu", exact_below: int = EXACT_BELOW) -> Search:
+    """For each vector the `count` nearest others by cosine, or all D - 1 where there are fewer.
 
-    vectors: (D, n), count < D. ids: (b, count) int32, nearest first, -1 where an approximate search found no more;
-    similarities: (b, count) float32.
+    vectors: (D, n). ids: -1 where an approximate search found no more.
     """
     count = min(count, len(vectors) - 1)
     if count < 1:
-        rows = slice(0, len(vectors))
-        found: Iterator[Block] = iter([(rows, np.empty((len(vectors), 0), np.int32), np.empty((len(vectors), 0), np.float32))])
-    elif device != "cpu":
-        found = search_device(vectors, count, device)
-    elif len(vectors) < exact_below:
-        found = drop_self(search_exactly(normalise(vectors), count + 1))
-    else:
-        found = drop_self(search_approximately(normalise(vectors), count + 1))
-    yield from found
+        return Search(lambda rows: (np.empty((len(rows), 0), np.int32), np.empty((len(rows), 0), np.float32)), BLOCK)
+    if device != "cpu":
+        return search_device(vectors, count, device)
+    search = search_exactly if len(vectors) < exact_below else search_approximately
+    return search(normalise(vectors), count)
 
 
-def search_exactly(vectors: np.ndarray, count: int) -> Iterator[Block]:
+def search_exactly(vectors: np.ndarray, count: int) -> Search:
     """Each vector against all, with faiss."""
     import faiss
 
@@ -61,7 +53,7 @@ def search_exactly(vectors: np.ndarray, count: int) -> Iterator[Block]:
     return _search_index(index, vectors, count)
 
 
-def search_approximately(vectors: np.ndarray, count: int) -> Iterator[Block]:
+def search_approximately(vectors: np.ndarray, count: int) -> Search:
     """Each vector against the nearest PROBES of 4√D lists, with faiss; the recall is measured on a sample and said.
 
     IVF, not HNSW: a graph depends on the order in which threads reach it, and every run must give the same neighbours.
@@ -74,10 +66,10 @@ def search_approximately(vectors: np.ndarray, count: int) -> Iterator[Block]:
     index.nprobe = min(PROBES, lists)
     index.train(vectors)
     index.add(vectors)
-    recall = measure_recall(index, vectors, count)
+    recall = measure_recall(index, vectors, count + 1)
     say(
         f"neighbours of {len(vectors):,} texts: approximate, {index.nprobe} of {lists:,} lists searched, which finds "
-        f"{recall:.1%} of the {count - 1} nearest (measured on {min(SAMPLE, len(vectors))} texts)"
+        f"{recall:.1%} of the {count} nearest (measured on {min(SAMPLE, len(vectors))} texts)"
     )
     return _search_index(index, vectors, count)
 
@@ -92,19 +84,20 @@ def measure_recall(index: object, vectors: np.ndarray, count: int) -> float:
     return sum(len(np.intersect1d(*pair)) for pair in zip(true, found, strict=True)) / true.size
 
 
-def _search_index(index: object, vectors: np.ndarray, count: int) -> Iterator[Block]:
-    for start in track(range(0, len(vectors), BLOCK), "finding neighbours"):
-        similarities, ids = index.search(vectors[start : start + BLOCK], count)  # type: ignore[attr-defined]
-        yield slice(start, start + len(ids)), ids.astype(np.int32), similarities
+def _search_index(index: object, vectors: np.ndarray, count: int) -> Search:
+    def find(rows: np.ndarray) -> Found:
+        similarities, ids = index.search(vectors[rows], count + 1)  # type: ignore[attr-defined]
+        return drop_self(rows, ids.astype(np.int32), similarities)
+
+    return Search(find, BLOCK)
 
 
-def drop_self(found: Iterable[Block]) -> Iterator[Block]:
+def drop_self(rows: np.ndarray, ids: np.ndarray, similarities: np.ndarray) -> Found:
     """The neighbours without the vector itself, which need not come first: another may have the very same vector.
 
     Where it was not found at all, for so many have, the last neighbour goes instead: (b, count + 1) becomes (b, count).
     """
-    for rows, ids, similarities in found:
-        itself = ids == np.arange(rows.start, rows.stop)[:, None]
-        itself[~itself.any(axis=1), -1] = True
-        shape = (len(ids), ids.shape[1] - 1)
-        yield rows, ids[~itself].reshape(shape), similarities[~itself].reshape(shape)
+    itself = ids == rows[:, None]
+    itself[~itself.any(axis=1), -1] = True
+    shape = (len(ids), ids.shape[1] - 1)
+    return ids[~itself].reshape(shape), similarities[~itself].reshape(shape)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 LONGEST = 55  # bytes that fit into a single block of MD5, beside its padding
@@ -19,12 +21,11 @@ def hash_numbered(prefix: bytes, count: int) -> np.ndarray:
     array([317837971778625153])
     """
     hashes = np.empty(count, np.int64)
-    start = 0
-    while start < count:
-        digits = len(str(start))
-        stop = min(count, start + ROWS, 10**digits)  # rows of equally many digits
-        hashes[start:stop] = _hash_blocks(_write_blocks(prefix, np.arange(start, stop), digits))
-        start = stop
+    for start in range(0, count, ROWS):
+        stop = min(count, start + ROWS)
+        bounds = [start, *(10**digits for digits in range(1, 19) if start < 10**digits < stop), stop]
+        parts = [_write_blocks(prefix, np.arange(*few), len(str(few[0]))) for few in pairwise(bounds)]  # of equally many digits
+        hashes[start:stop] = _hash_blocks(np.concatenate(parts, axis=1))
     return hashes
 
 

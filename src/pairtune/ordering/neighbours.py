@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 
-from pairtune.ordering.candidates import find_candidates
+from pairtune.ordering.candidates import Candidates, find_candidates
 from pairtune.ordering.order import Order, Side
 from pairtune.ordering.shingles import order_by_shingles
+from pairtune.progress import track
 from pairtune.recipe import OrderSettings
+
+BLOCK = 4096  # pairs whose neighbours are searched at a time
 
 
 def order_by_neighbours(side: Side, settings: OrderSettings, seed: int) -> Order:
@@ -18,12 +23,15 @@ def order_by_neighbours(side: Side, settings: OrderSettings, seed: int) -> Order
     still meet in a third that is near to both: here these controls thin out, in `examples` they forbid.
     """
     skipped = settings.skip_nearest
-    candidates = find_candidates(side, settings.model_copy(update={"drop_identical": False}), settings.group - 1 + skipped)
+    find = find_candidates(side, settings.model_copy(update={"drop_identical": False}), settings.group - 1 + skipped)
     identical = side.text if settings.drop_identical else None
-    own = side.text.tolist()
-    words = ([str(own[i]), *_numbers(candidates.texts[own[i], max(1, candidates.start[i]) :])] for i in range(len(side)))
-    return order_by_shingles(words, len(side), settings.group, settings.shingle, seed, identical)
+    return order_by_shingles(_words(side, find), len(side), settings.group, settings.shingle, seed, identical)
 
 
-def _numbers(texts: np.ndarray) -> list[str]:
-    return [str(text) for text in texts.tolist() if text >= 0]
+def _words(side: Side, find: Callable[[np.ndarray], Candidates]) -> Iterator[list[str]]:
+    """Of each pair: its own text and those near it, as numbers."""
+    for first in track(range(0, len(side), BLOCK), "finding neighbours"):
+        pairs = np.arange(first, min(first + BLOCK, len(side)))
+        candidates = find(pairs)
+        for own, near, start in zip(side.text[pairs].tolist(), candidates.texts.tolist(), candidates.start.tolist(), strict=True):
+            yield [str(own), *(str(text) for text in near[max(1, start) :] if text >= 0)]
