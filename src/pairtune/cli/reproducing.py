@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pairtune.cli.common import app, screen, stop
 from pairtune.errors import UserError
-
-if TYPE_CHECKING:
-    pass
 
 Results = Annotated[Path, typer.Option(help="Folder of the records.")]
 Preset = Annotated[str, typer.Option(help="Settings of the paper's text (paper) or of its code (released).")]
@@ -79,7 +77,7 @@ def tables(
 ) -> None:
     """Show the paper's tables beside ours, from the records alone."""
     from pairtune.report.book import Book
-    from pairtune.report.layout import grids_of
+    from pairtune.report.layout import encoders_in, grids_of
     from pairtune.report.results_page import make_page
     from pairtune.report.tables import rows_as_json, rows_of
     from pairtune.reproduce.plan import TABLES
@@ -93,6 +91,6 @@ def tables(
     elif as_json:
         print(json.dumps(rows_as_json([row for name in chosen for row in rows_of(name, book, preset)])))
     else:
-        for name in chosen:
-            for grid in grids_of(name, book, preset):
+        for name, encoder in product(chosen, encoders_in(book)):  # side by side they are too wide for a terminal
+            for grid in grids_of(name, book, preset, [encoder]):
                 screen.print(grid.for_terminal())

@@ -27,10 +27,14 @@ TITLES = {
 }
 
 
-def grids_of(table: str, book: Book, preset: str = "paper") -> list[Grid]:
-    """The grids of a table, task by task: the main metric first, then what else the paper has."""
+def grids_of(table: str, book: Book, preset: str = "paper", encoders: Sequence[str] | None = None) -> list[Grid]:
+    """The grids of a table, task by task: the main metric first, then what else the paper has.
+
+    encoders: those that stand side by side; all that have records unless they are named.
+    """
+    encoders = encoders or encoders_in(book)
     if table == BEST:
-        return [search_grid(task, book, encoder) for task in SEARCH for encoder in encoders_in(book)]
+        return [search_grid(task, book, encoder) for task in SEARCH for encoder in encoders]
     recipes = sorted(recipes_of(table, preset), key=lambda recipe: list(SEARCH).index(recipe.task) if table == "open" else 0)
     grids = []
     for task, some in groupby(recipes, key=lambda recipe: recipe.task):
@@ -39,9 +43,9 @@ def grids_of(table: str, book: Book, preset: str = "paper") -> list[Grid]:
         title = f"{TITLES[table]}, `{task}`" if table in TABLES else f"Open points, `{task}`"
         if main != paper_metric(task):  # the paper's own kind of figure first
             main, others = others[0], [main, *others[1:]]
-        notes = tuple(filter(None, (CAPTIONS[task] if table in TABLES else "", *describe_orders(rows, book))))
-        grids.append(metric_grid(title, rows, main, book, notes, ordered=table in TABLES))
-        grids += [metric_grid(f"{title}, {metric[0]}", rows, metric, book, (), ordered=False) for metric in others]
+        notes = tuple(filter(None, (CAPTIONS[task] if table in TABLES else "", *describe_orders(rows, book, encoders))))
+        grids.append(metric_grid(title, rows, main, book, encoders, notes, ordered=table in TABLES))
+        grids += [metric_grid(f"{title}, {metric[0]}", rows, metric, book, encoders, ordered=False) for metric in others]
     return grids
 
 
@@ -51,10 +55,16 @@ def encoders_in(book: Book) -> list[str]:
 
 
 def metric_grid(
-    title: str, recipes: Sequence[Recipe], metric: Metric, book: Book, notes: tuple[str, ...], *, ordered: bool
+    title: str,
+    recipes: Sequence[Recipe],
+    metric: Metric,
+    book: Book,
+    encoders: Sequence[str],
+    notes: tuple[str, ...] = (),
+    *,
+    ordered: bool,
 ) -> Grid:
     """One metric: a row for each recipe, the encoders side by side."""
-    encoders = encoders_in(book)
     orders = {encoder: check_order(recipes, book, encoder) for encoder in encoders} if ordered else {}
     name = metric[0] if metric[1] == "test" else f"{metric[0]} ({metric[1]})"
     head = ["row", "recipe", f"{name}, paper"]
@@ -85,10 +95,10 @@ def _as_it_comes(
     return tuple(cells)
 
 
-def describe_orders(recipes: Sequence[Recipe], book: Book) -> list[str]:
+def describe_orders(recipes: Sequence[Recipe], book: Book, encoders: Sequence[str]) -> list[str]:
     """In a sentence for each encoder: of the pairs of rows that the paper puts in an order, how many are in it here."""
     lines = []
-    for encoder in encoders_in(book):
+    for encoder in encoders:
         order = check_order(recipes, book, encoder)
         if order.pairs:
             lines.append(

@@ -106,10 +106,8 @@ def lengths_to_capture(model: SentenceTransformer, precision: str) -> int:
     """What to round the longest text of a batch to: where a kernel takes any lengths, all batches can have the same."""
     config = inner_encoder(model).config
     width = config.hidden_size // config.num_attention_heads
-    longest = int(model.max_seq_length or 512)
-    mpnet = config.model_type == "mpnet"
-    any_length = relative_serves(width) and longest <= LONGEST_RELATIVE if mpnet else flash_serves(width)
-    return longest if precision == "bf16" and any_length else QUANTUM
+    any_length = precision == "bf16" and config.model_type != "mpnet" and flash_serves(width)
+    return int(model.max_seq_length or 512) if any_length else QUANTUM
 
 
 def inner_encoder(model: SentenceTransformer) -> Any:

@@ -78,6 +78,11 @@ class CapturedSteps:
         self.buffer.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
         return norm
 
+    def release(self, set_to_none: bool = True) -> None:
+        """What the model's `zero_grad` does, without looking for its parameters anew: half a millisecond of a step."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
     def _play(self, batch: Packed) -> tuple[Tensor, Tensor]:
         key = batch.shape, self.dropout and self.dropout.p
         if key not in self.graphs:

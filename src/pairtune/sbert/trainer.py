@@ -73,6 +73,7 @@ class PairTrainer(SentenceTransformerTrainer):
             dropout = next((module for module in model.modules() if isinstance(module, torch.nn.Dropout)), None)
             self._halves = Halves(self.model[0]) if self.args.bf16 else None
             self._steps = CapturedSteps(self._compute_packed, parameters, dropout, self._halves)
+            self.model.__dict__["zero_grad"] = self._steps.release
         loss, embeddings = self._steps(inputs["packed"])
         self._show(embeddings)
         return loss
@@ -96,7 +97,8 @@ class PairTrainer(SentenceTransformerTrainer):
         try:
             return super().train(*args, **kwargs)
         finally:
-            self._steps = None
+            self.model.__dict__.pop("zero_grad", None)
+            self._steps = self._halves = None
 
     def _compute_packed(self, batch: Packed) -> tuple[Tensor, Tensor]:
         """The loss and the embeddings, (columns, m, n)."""
