@@ -8,6 +8,7 @@ import doctest
 import importlib
 import importlib.util
 import io
+import itertools
 import os
 import re
 import shlex
@@ -300,6 +301,44 @@ def test_no_figure_on_choosing_comes_from_elsewhere():
             known |= {f"{value:.3f}" for value in values}
     page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
     assert set(re.findall(r"\b0\.\d{3}\b", page)) <= known
+
+
+def samples_by_task():
+    """All runs of the records, by task and encoder: one sample for each recipe that was trained."""
+    from pairtune.recipe import Recipe
+    from pairtune.report.book import Book
+    from pairtune.reproduce.plan import settings_key
+
+    book = Book(ROOT / "results")
+    all_recipes = [Recipe.model_validate(run.recipe) for run in book.runs]
+    recipes = {settings_key(recipe): recipe for recipe in all_recipes}
+    found = {}
+    for recipe in recipes.values():
+        found.setdefault((recipe.task, recipe.encoder), []).append(book.find(recipe, recipe.encoder))
+    return found
+
+
+def test_the_finer_figures_on_choosing_are_means_and_differences_of_the_records():
+    """Those with four decimals: search candidates, dev, other encoders; and the intervals of differences."""
+    from pairtune.report.book import compare
+    from pairtune.tasks import TASKS
+
+    page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
+    asked = set(re.findall(r"([+−]\d\.\d{4}|\d\.\d{4}) \(([+−]\d\.\d{4}) to ([+−]\d\.\d{4})\)", page))
+    means, gaps, intervals = set(), set(), set()
+    for (task, _), samples in samples_by_task().items():
+        main = TASKS[task].metric
+        for split, scores in samples[0].runs[0].after.items():
+            means |= {f"{sample.mean((metric, split)):.4f}" for sample in samples for metric in scores}
+        for one, other in itertools.permutations(samples, 2):
+            gap = one.mean((main, "test")) - other.mean((main, "test"))
+            gaps.add(f"{abs(gap):.4f}")
+            if any(f"{gap:+.4f}".lstrip("+").replace("-", "−") == mean.lstrip("+") for mean, _, _ in asked):
+                found = compare(one, other, (main, "test"))
+                intervals.add(tuple(f"{value:+.4f}".replace("-", "−") for value in (found.mean, found.low, found.high)))
+    assert len(asked) > 15
+    assert {(mean if mean[0] in "+−" else f"+{mean}", *rest) for mean, *rest in asked} <= intervals
+    assert set(re.findall(r"(?<![+−\d.])\d\.\d{4}\b", page)) <= means | gaps
 
 
 class Requests(HTMLParser):

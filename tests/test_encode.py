@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from pairtune.errors import UserError
 from pairtune.sbert import blocks, quick
-from pairtune.sbert.blocks import can_cut, cut_features, embed
+from pairtune.sbert.blocks import can_cut, cut_features, embed, quick_products
 from pairtune.sbert.evaluator import encode
 from pairtune.sbert.quick import quicken
 from pairtune.sbert.search import fingerprint_model
@@ -44,6 +44,21 @@ def test_vectors_are_those_of_the_host_whatever_stands_in_a_block(tiny_model, to
     found = encode(tiny_model, TEXTS)
     assert found.dtype == np.float32 and found.shape == (len(TEXTS), 384)
     assert np.abs(found - host(tiny_model)).max() < 1e-6
+
+
+@pytest.mark.parametrize("given", ["none", "ieee", "tf32"])
+def test_encoding_leaves_the_precision_of_products_to_whoever_set_it(tiny_model, given):
+    products = torch.backends.cuda.matmul
+    before = products.fp32_precision
+    try:
+        products.fp32_precision = given  # as transformers does for tf32=True
+        embed(tiny_model, ["a", "b"])
+        assert products.fp32_precision == given
+        with quick_products("cuda"):
+            assert products.fp32_precision == "tf32"
+        assert products.fp32_precision == given
+    finally:
+        products.fp32_precision = before
 
 
 def test_no_text_gives_no_vector(tiny_model):

@@ -60,6 +60,26 @@ def test_halves_follow_their_originals_and_replace_older_gradients(tiny_model):
     assert (embed(model, halves) - before).abs().max() > 1e-3
 
 
+def test_an_encoder_that_is_frozen_gets_no_gradients(tiny_model):
+    model = tiny_model.eval().requires_grad_(False)
+    halves = Halves(model[0])
+    embed(model, halves)
+    halves.hand_over()
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_gradients_that_a_step_did_not_find_are_zero_and_those_of_a_failed_one_forgotten(tiny_model):
+    model = tiny_model.eval()
+    halves = Halves(model[0])
+    weights = model[0].auto_model.encoder.layer[0].output.dense.weight
+    for _ in range(2):
+        embed(model, halves).sum().backward()
+        halves.forget()
+    weights.grad = torch.ones_like(weights)
+    halves.hand_over()
+    assert not weights.grad.any()
+
+
 def test_the_encoder_has_its_own_parameters_again(tiny_model):
     own = dict(tiny_model.named_parameters())
     halves = Halves(tiny_model[0])

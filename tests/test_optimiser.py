@@ -75,6 +75,20 @@ def test_its_state_survives_a_save():
     assert all(torch.equal(a, b) for a, b in zip(whole, parted, strict=True))
 
 
+def test_a_state_that_counted_its_steps_goes_on_without_correction():
+    first, second = parameters(), parameters()
+    for parameter, other in zip(first, second, strict=True):
+        other.data.copy_(parameter.data)
+    counted, plain = torch.optim.AdamW(first), UncorrectedAdamW(second)
+    give_gradients(first, 3)
+    counted.step()
+    state = counted.state_dict()
+    resumed = UncorrectedAdamW(first)
+    resumed.load_state_dict(state)
+    plain.load_state_dict(state)
+    assert all(one["step"] == FAR for optimiser in (resumed, plain) for one in optimiser.state.values())
+
+
 def test_a_closure_gives_its_loss_back():
     parameter = torch.ones(1, requires_grad=True)
     optimiser = UncorrectedAdamW([parameter])

@@ -204,7 +204,7 @@ def test_rows_that_the_bound_on_coarse_scores_leaves_unsure_are_compared_with_al
         return compare_with_all(everything, rows, count)
 
     monkeypatch.setattr(device_module, "compare_with_all", note)
-    ids, _ = search(100, 500)
+    ids, _ = search.find(torch.arange(100, 500))
     _, values = sorted_neighbours(vectors, 12)
     gap = (values[:, 9] - values[:, 11])[100:500]  # what is left out lies below the 12th
     surely, possibly = (set(np.flatnonzero(gap < share * search.error) + 100) for share in (0.9, 1.1))

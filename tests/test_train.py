@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -109,7 +110,8 @@ def test_without_checkpoints_a_run_ends_with_the_same_weights(tmp_path, tiny_enc
     assert records["all"].best_epoch < 3  # or the test would not see which epoch was kept
 
 
-def test_dropout_of_the_first_epoch_only_is_back_after_training(tmp_path, tiny_encoder, small_task):
+@pytest.mark.parametrize("stopped", [False, True])
+def test_dropout_of_the_first_epoch_only_is_back_after_training(tmp_path, tiny_encoder, small_task, stopped):
     from pairtune.sbert.encoder import load_encoder
     from pairtune.sbert.trainer import make_trainer
 
@@ -118,17 +120,22 @@ def test_dropout_of_the_first_epoch_only_is_back_after_training(tmp_path, tiny_e
     class Look(TrainerCallback):
         def on_step_end(self, args, state, control, model=None, **kwargs):
             shares.append((model[0].auto_model.embeddings.dropout.p, state.epoch))
+            if stopped and state.epoch > 1:
+                raise KeyboardInterrupt
 
     model = load_encoder(tiny_encoder, 16, "cpu")
-    stage = small_recipe(tiny_encoder, train={"dropout": "first-epoch"}).stages[0]
+    order = {"by": "examples", "neighbours": 4, "encode": "reuse"}
+    stage = small_recipe(tiny_encoder, train={"dropout": "first-epoch"}, order=order).stages[0]
     pairs = small_task.train
     dataset = Dataset.from_dict({"left": pairs.left, "right": pairs.right, "label": pairs.label})
-    make_trainer(
-        model, dataset, stage, small_task, 1, tmp_path / "stages" / "1", [Look()], keep_best=False, checkpoints=False
-    ).train()
+    folder = tmp_path / "stages" / "1"
+    trainer = make_trainer(model, dataset, stage, small_task, 1, folder, [Look()], keep_best=False, checkpoints=False)
+    with pytest.raises(KeyboardInterrupt) if stopped else nullcontext():
+        trainer.train()
     assert {share for share, epoch in shares if epoch <= 1} == {0.1}
     assert {share for share, epoch in shares if epoch > 1} == {0.0}
     assert model[0].auto_model.embeddings.dropout.p == 0.1
+    assert not model._forward_hooks
 
 
 def test_stages_follow_each_other_and_the_second_starts_where_the_first_ended(tmp_path, tiny_encoder, small_task):

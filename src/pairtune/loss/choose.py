@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
+import sys
+from functools import cache
 from importlib.util import find_spec
 
 import torch
@@ -18,6 +22,13 @@ WIDEST = 1024
 EXPONENT = 125  # 2 to this and a little more is still a float32
 
 
+@cache
+def can_compile() -> bool:
+    """Whether Triton can compile kernels for the GPU of this machine: it is installed, and finds a C compiler."""
+    compiler = sys.platform == "win32" or os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")  # or brings one
+    return find_spec("triton") is not None and bool(compiler) and torch.cuda.is_available()
+
+
 def suits(left: Tensor, right: Tensor) -> bool:
     """Is the batch one for the fused loss: large, not too wide, in a precision below float64, not being compiled?"""
     kind, (pairs, width) = left.device.type, left.shape
@@ -26,7 +37,7 @@ def suits(left: Tensor, right: Tensor) -> bool:
         and width <= WIDEST
         and torch.float64 not in (left.dtype, right.dtype)
         and not torch.compiler.is_compiling()
-        and (kind == "cpu" or find_spec("triton") is not None)
+        and (kind == "cpu" or can_compile())
     )
 
 

@@ -120,7 +120,7 @@ class Tiled:
             ROW_TAGS=0 if tags is None else len(tags[0]),
             COLUMN_TAGS=0 if tags is None else len(tags[1]),
             BIAS=self.biases[0] is not None,
-            PRECISION="tf32" if torch.backends.cuda.matmul.allow_tf32 else "tf32x3",
+            PRECISION="tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "tf32x3",
             MAXIMUM=self.maximum,
             **config,
         )

@@ -91,14 +91,8 @@ class CoarseSearch:
         # |low · low| and twice |rest| are below 2^-18 each; each of 3n sums loses 2^-22 at most of a total that is at most 1
         self.error = 2**-16 + 3 * width * 2**-22
 
-    def __call__(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """(b, count) ids and float32 cosines of the rows from start to stop, nearest first."""
-        import torch
-
-        return self.find(torch.arange(start, stop, device=self.everything.device))
-
     def find(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The same of any (b,) rows."""
+        """(b, count) ids and float32 cosines of (b,) rows, nearest first."""
         import torch
 
         candidates, cutoff = self._choose(rows)

@@ -47,7 +47,9 @@ def gather_groups(
     result: list[int] = []
     sizes: list[int] = []
     ahead = int(np.clip(len(visits) // (4 * size), *AHEAD))
-    for anchor in track(visit_unused(np.asarray(visits), used, ahead, prepare), "groups of neighbours made"):
+    for anchor in track(
+        visit_unused(np.asarray(visits), used, ahead, prepare if size > 1 else None), "groups of neighbours made"
+    ):
         used[anchor] = 1
         chosen: list[int] = []
         taken = [{key[anchor]} for key in keys]
@@ -70,7 +72,7 @@ def visit_unused(
 ) -> Iterator[int]:
     """The pairs that are unused when their turn comes; `prepare` is told of those that are so `ahead` visits before.
 
-    Most pairs are used by then, so that the neighbours of a fifth of them, in groups of eight, are all that is searched.
+    Most pairs are used by then: of 10,000 and more, in groups of eight, the neighbours of a fifth are all that is searched.
     """
     flags = np.frombuffer(used, np.uint8)  # the same memory
     while len(visits):

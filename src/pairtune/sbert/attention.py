@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -15,6 +14,7 @@ from sentence_transformers.sentence_transformer.modules import Dropout, LayerNor
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
+from pairtune.loss.choose import can_compile
 from pairtune.sbert.packing import QUANTUM, Block, Packed
 
 if TYPE_CHECKING:
@@ -82,12 +82,7 @@ def first_position(model: SentenceTransformer) -> int:
 @cache
 def relative_serves(width: int) -> bool:
     """Whether our kernel for a bias by relative position runs here, for heads of this width in bf16."""
-    return (
-        torch.cuda.is_available()
-        and torch.cuda.get_device_capability() >= (8, 0)
-        and find_spec("triton") is not None
-        and width in (16, 32, 64, 128)
-    )
+    return can_compile() and torch.cuda.get_device_capability() >= (8, 0) and width in (16, 32, 64, 128)
 
 
 @cache

@@ -164,6 +164,10 @@ class StopDropout(TrainerCallback):
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Leave the model as it was."""
+        self.undo()
+
+    def undo(self) -> None:
+        """Give the model its dropout back."""
         for module, share in self.before:
             module.p = share
         self.before = []

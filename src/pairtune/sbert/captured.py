@@ -33,7 +33,7 @@ class CapturedSteps:
     """Runs `compute` and its backward pass; batches of a shape that was seen before are played from a graph.
 
     compute: a batch to (loss, embeddings), without waiting for the device. The first batch of a shape is computed in the
-    ordinary way, with the same kernels and the same random numbers, so where graphs begin does not change the result.
+    ordinary way, with the same random numbers, so where graphs begin does not change the result.
     """
 
     def __init__(
@@ -45,7 +45,8 @@ class CapturedSteps:
     ) -> None:
         """dropout: one of the model's; a graph serves as long as its share stays. halves: what `compute` computes with."""
         self.compute, self.dropout, self.halves = compute, dropout, halves
-        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        self.all = {parameter: parameter.requires_grad for parameter in parameters}
+        self.parameters = [parameter for parameter in self.all if parameter.requires_grad]
         self.gradients: list[Tensor] = []  # of the parameters that have one, parts of `buffer`: graphs write there
         self.added: list[Tensor] = []  # those that a backward pass adds to, and does not replace
         self.buffer: Tensor | None = None
@@ -80,8 +81,13 @@ class CapturedSteps:
 
     def release(self, set_to_none: bool = True) -> None:
         """What the model's `zero_grad` does, without looking for its parameters anew: half a millisecond of a step."""
-        for parameter in self.parameters:
+        for parameter in self.all:
             parameter.grad = None
+
+    @property
+    def current(self) -> bool:
+        """Whether the same parameters are trained as when it was made."""
+        return all(parameter.requires_grad == before for parameter, before in self.all.items())
 
     def _play(self, batch: Packed) -> tuple[Tensor, Tensor]:
         key = batch.shape, self.dropout and self.dropout.p
@@ -122,6 +128,8 @@ class CapturedSteps:
             problem = problem or found
         if problem is not None:
             self.off = True
+            if self.halves is not None:
+                self.halves.forget()
             say(f"this step cannot be captured ({str(problem).splitlines()[0]}): going on without, more slowly")
             return None
         return Graph(graph, batch, loss, embeddings)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-LEAST_TOKENS = 8_192  # in a batch; below, a captured step is as fast, and compiling takes a minute
+LEAST_TOKENS = 8_192  # in a batch; below, a captured step is as fast
 
 # What follows the attention in a layer, by the encoder's kind: products with dropout, residuals, norms and activations.
 LAYERS = {"distilbert": "transformer.layer"}

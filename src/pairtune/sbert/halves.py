@@ -47,5 +47,13 @@ class Halves:
                 whole.grad = torch.empty_like(whole) if whole.grad is None else whole.grad
                 targets.append(whole.grad)
                 sources.append(half.grad)
-                half.grad = None
-        torch._foreach_copy_(targets, sources)  # all of them in a few kernels
+            elif whole.grad is not None:
+                whole.grad.zero_()
+        if targets:
+            torch._foreach_copy_(targets, sources)  # all of them in a few kernels
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the gradients of a backward pass."""
+        for half in self.half:
+            half.grad = None

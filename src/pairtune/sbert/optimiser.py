@@ -19,8 +19,15 @@ class UncorrectedAdamW(torch.optim.AdamW):
     BERT was published with. All of torch's ways to compute it serve, `fused` too: for them each step is the one numbered FAR.
     """
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Whatever step a checkpoint was at, the next one is without correction too."""
+        super().__setstate__(state)
+        for one in self.state.values():
+            if "step" in one:
+                one["step"] = torch.full_like(torch.as_tensor(one["step"], dtype=torch.float32), FAR)
+
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One update of every parameter that has a gradient."""
+        """One update of every parameter that has a gradient; all have moments from the first step on."""
         for parameter in (parameter for group in self.param_groups for parameter in group["params"]):
             if not self.state[parameter]:
                 moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}

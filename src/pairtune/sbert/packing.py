@@ -229,6 +229,7 @@ class PackingCollator:
 
 def pack(tokens: Tokens, places: np.ndarray, label: Tensor | None, *, offset: int, longest: int, static: int = 0) -> Packed:
     """The batch whose columns hold the texts at these places, (columns, m)."""
+    most = longest
     own = np.zeros_like(places)
     own[1:] = places[1:] == places[0]  # a text paired with itself is encoded twice: dropout is all that tells the two apart
     distinct, seen, index = np.unique(2 * places + own, return_index=True, return_inverse=True)
@@ -240,7 +241,7 @@ def pack(tokens: Tokens, places: np.ndarray, label: Tensor | None, *, offset: in
     ids, lengths = np.concatenate([parts[place] for place in order]), lengths[order]
     if static:
         longest = min(-(-int(lengths[-1]) // static) * static, -(-longest // 8) * 8)
-        ids, lengths = fill_up(ids, lengths, places.size, longest)
+        ids, lengths = fill_up(ids, lengths, places.size, min(longest, most))  # positions end there
     starts = np.concatenate([[0], np.cumsum(lengths)])
     text = np.repeat(np.arange(len(lengths)), lengths)
     place = np.arange(len(text)) - starts[text]

@@ -94,6 +94,7 @@ def attend_texts_back(
             inside = (i < count)[:, None] & (j < count)[None, :]
             square = mine + i[:, None] * longest + j[None, :]
             tl.store(square, tl.load(square, inside, 0.0) + back, inside)
+            tl.debug_barrier()  # the next text adds to it
             half = (back * scale).to(k.dtype)
             tl.store(to_query + places, tl.dot(half, k, input_precision="ieee").to(k.dtype), (i < count)[:, None])
             sum_k += tl.dot(tl.trans(half), q, input_precision="ieee")

@@ -61,7 +61,7 @@ class Reorder(TrainerCallback):
         self._epoch -= 1  # on_epoch_begin counts up
         self._done = 0 if args.ignore_data_skip else done * args.gradient_accumulation_steps
         self.kept = self._encoded = self._restored = None
-        self._drop_hook()
+        self.undo()
         if self._sampler is not None:
             if state.global_step:
                 self._restore(args, state)
@@ -111,7 +111,7 @@ class Reorder(TrainerCallback):
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Leave the model as it was."""
-        self._drop_hook()
+        self.undo()
 
     @property
     def _sampler(self) -> OrderedBatchSampler | None:
@@ -173,7 +173,8 @@ class Reorder(TrainerCallback):
         if "vectors" in arrays:
             self._encoded = Encoded(arrays["vectors"], arrays.get("own"))
 
-    def _drop_hook(self) -> None:
+    def undo(self) -> None:
+        """Take the hook off the model."""
         if self._hook is not None:
             self._hook.remove()
             self._hook = None
