@@ -276,6 +276,16 @@ def test_the_best_recipe_is_chosen_on_dev_and_never_on_test(tmp_path):
     assert grids_of("best", book)[-1].rows[0][1] == f"`{candidates[-1].name}`"
 
 
+def test_candidates_are_compared_on_the_seeds_that_all_of_them_have(tmp_path):
+    runs = [make_run(candidate.base, 1, test=0.5, dev=0.5, overrides=candidate.changes) for candidate in SEARCH["stsb"]]
+    first, second, *_ = SEARCH["stsb"]
+    runs += [make_run(first.base, 2, test=0.9, dev=0.9, overrides=first.changes)]  # one more run, and a lucky one
+    runs[1] = make_run(second.base, 1, test=0.5, dev=0.6, overrides=second.changes)
+    book = write(tmp_path, runs)
+    assert choose_best("stsb", book) == second
+    assert rank_candidates("stsb", book, "minilm")[0][0] == second
+
+
 def test_the_released_settings_stand_beside_those_of_the_text(tmp_path):
     assert released_grid(Book(tmp_path)) is None
     runs = [make_run(f"{preset}stsb/bsc", seed, 0.8, 0.8) for preset in ("", "released/") for seed in (1, 2)]

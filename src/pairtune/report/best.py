@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from pairtune.report.book import Book, Sample
@@ -16,11 +18,19 @@ def dev_means(task: str, sample: Sample) -> tuple[float, ...]:
     )
 
 
+def on_common_seeds(samples: Sequence[Sample]) -> list[Sample]:
+    """The runs of the seeds that all of them have: a candidate that was run more often is judged by the same luck."""
+    common = set.intersection(*({run.seed for run in sample.runs} for sample in samples))
+    return [Sample(tuple(run for run in sample.runs if run.seed in common)) for sample in samples] if common else list(samples)
+
+
 def rank_candidates(task: str, book: Book, encoder: str) -> list[tuple[Candidate, Sample]]:
-    """The candidates with their runs, the best on dev first, those without runs last."""
+    """The candidates with all their runs, the best on dev first, those without runs last."""
     found = [(candidate, book.find(candidate.recipe(), encoder)) for candidate in SEARCH[task]]
     run = [pair for pair in found if len(pair[1])]
-    return sorted(run, key=lambda pair: dev_means(task, pair[1]), reverse=True) + [pair for pair in found if not len(pair[1])]
+    scores = [dev_means(task, sample) for sample in on_common_seeds([sample for _, sample in run])] if run else []
+    places = sorted(range(len(run)), key=scores.__getitem__, reverse=True)
+    return [run[place] for place in places] + [pair for pair in found if not len(pair[1])]
 
 
 def choose_best(task: str, book: Book) -> Candidate | None:
@@ -32,7 +42,7 @@ def choose_best(task: str, book: Book) -> Candidate | None:
     for encoder in book.encoders:
         samples = [book.find(candidate.recipe(), encoder) for candidate in SEARCH[task]]
         if all(map(len, samples)):
-            whole.append([dev_means(task, sample) for sample in samples])
+            whole.append([dev_means(task, sample) for sample in on_common_seeds(samples)])
     if not whole:
         return None
     means = [tuple(row) for row in np.mean(whole, axis=0).round(9)]

@@ -45,9 +45,9 @@ RELEASED_SAYS = """Rows whose settings are others in the authors' code than in t
 directions, groups of 7 (CQA-B 4, MRPC 3) out of 200 neighbours, other lengths, in combo the threshold ≥ 0.5,
 epoch 1 in file order, and no dropout after it. *Difference* is code less text."""
 
-BEST_SAYS = """`recipes/<task>/best.toml` is the candidate with the highest mean on dev (`pairtune reproduce best`,
-`pairtune tables best`). *Bare loop*: the best of MSE, BSC and combo in a bare PyTorch loop with the paper's settings, nothing
-chosen. The paper's figure for MRPC is of another kind (see Table 4) and not shown here."""
+BEST_SAYS = """`recipes/<task>/best.toml` is the candidate with the highest mean on dev, over the seeds that all candidates have
+(`pairtune reproduce best`, `pairtune tables best`). *Bare loop*: the best of MSE, BSC and combo in a bare PyTorch loop with the
+paper's settings, nothing chosen. The paper's figure for MRPC is of another kind (see Table 4) and not shown here."""
 
 
 NAMES = {"minilm": "all-MiniLM-L6-v2 (`minilm`, 22.7 M parameters)", "mpnet": "all-mpnet-base-v2 (`mpnet`, of BERT-base's size)"}
