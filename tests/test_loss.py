@@ -199,6 +199,7 @@ def test_zero_rows_and_constant_coordinates_give_moderate_gradients(normalise):
     left, right = (side.detach() for side in batch(dtype=torch.float32))
     left[:, 2] = 0.3  # constant
     left[:, 3] = 0.3 + torch.arange(6) * 3e-8  # constant but for rounding
+    right[:, 2:4] = torch.tensor([[1e-33, 1e-8]]) * torch.randn(6, 2)  # dead, as in some encoders
     left[1] = right[4] = 0
     left[:, 4] = 0
     left.requires_grad_(), right.requires_grad_()

@@ -13,7 +13,9 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from pairtune.errors import UserError
 from pairtune.loss import batch_softmax_loss, pearson_loss
+from pairtune.loss.normalise import NORMALISATIONS
 from pairtune.recipe import LossSettings
+from pairtune.sbert.encoder import load_encoder
 from pairtune.sbert.gather import text_ids
 from pairtune.sbert.loss import LOSSES, BatchSoftmaxLoss, ComboLoss, PearsonLoss, build_loss
 
@@ -64,6 +66,18 @@ def assert_same_gradients(ours, theirs, atol=1e-5):
 
 
 # --- what the modules compute ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("normalise", NORMALISATIONS)
+def test_coordinates_that_an_encoder_does_not_use_leave_the_gradient_to_the_others(normalise):
+    """all-MiniLM-L6-v2 has three: divided by their range of 1e-33, they once had all of the gradient, and clipping took it."""
+    model = load_encoder("minilm", 32, "cpu")
+    texts = ["how are you", "the quick brown fox", "yes no", "rain in the afternoon", "a large city"]
+    first, second = (model(model.preprocess(part))["sentence_embedding"] for part in (texts, texts[::-1]))
+    assert (first.amax(dim=0) - first.amin(dim=0)).min() < 1e-20
+    batch_softmax_loss(first, second, temperature=1.0, normalise=normalise).backward()
+    norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
+    assert 1e-3 < norm < 1e3
 
 
 def test_batch_softmax_loss_is_the_function_of_the_encoded_columns(encoder):
