@@ -110,6 +110,16 @@ def test_without_checkpoints_a_run_ends_with_the_same_weights(tmp_path, tiny_enc
     assert records["all"].best_epoch < 3  # or the test would not see which epoch was kept
 
 
+def test_checkpoints_that_a_killed_process_left_in_a_finished_run_are_dropped(tmp_path, tiny_encoder, small_task):
+    recipe = small_recipe(tiny_encoder, train={"epochs": 1})
+    first = run(recipe, 1, out=tmp_path / "one", task=small_task)
+    left = tmp_path / "one" / "checkpoints" / "stage-1" / "checkpoint-4" / "model.safetensors"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    assert run(recipe, 1, out=tmp_path / "one", task=small_task, resume=True) == first
+    assert not left.exists()
+
+
 @pytest.mark.parametrize("stopped", [False, True])
 def test_dropout_of_the_first_epoch_only_is_back_after_training(tmp_path, tiny_encoder, small_task, stopped):
     from pairtune.sbert.encoder import load_encoder

@@ -74,6 +74,10 @@ class RunFolder:
         """Append the record, then mark the folder as finished and drop what only a resume would need."""
         append_record(results, run)
         write_whole(self.path / "record.json", run.model_dump_json(indent=1))
+        self.drop_checkpoints()
+
+    def drop_checkpoints(self) -> None:
+        """They serve a resume, and a finished run needs none; a process that was killed may have left them."""
         shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
 
 

@@ -68,6 +68,7 @@ def run(
 
     folder = RunFolder.open(out, recipe, seed, resume=resume, overwrite=overwrite)
     if folder.finished:
+        folder.drop_checkpoints()
         return folder.record()
     task = task or load_task(recipe.task)
     for note in task.notes:
