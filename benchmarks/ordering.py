@@ -243,21 +243,13 @@ def training_arguments(folder, encode, device):
     )
 
 
-def time_training(count, encode, name, device):
-    """An epoch's steps, and what was spent on the orders of later epochs and on keeping the vectors; the first epoch warms up."""
+def timed_callbacks(device, reordering, epoch):
+    """Callbacks that order and count: re-ordering on one stopwatch, whole epochs on the other; the first epoch only warms up."""
     import torch
-    from datasets import Dataset
-    from training import load
-    from transformers import PrinterCallback, TrainerCallback
+    from transformers import TrainerCallback
 
-    from pairtune.sbert.attention import first_position, lengths_to_capture
-    from pairtune.sbert.loss import BatchSoftmaxLoss
-    from pairtune.sbert.packing import PackingCollator
     from pairtune.sbert.reorder import Reorder
-    from pairtune.sbert.trainer import PairTrainer
-    from pairtune.tasks import load_task
 
-    reordering, epoch = Stopwatch(), Stopwatch()
     wait = torch.cuda.synchronize if device != "cpu" else lambda: None
 
     class Timed(Reorder):
@@ -283,6 +275,22 @@ def time_training(count, encode, name, device):
             wait()
             self.block.__exit__(None, None, None)
 
+    return [Epochs(), Timed()]
+
+
+def time_training(count, encode, name, device):
+    """An epoch's steps, and what was spent on the orders of later epochs and on keeping the vectors."""
+    from datasets import Dataset
+    from training import load
+    from transformers import PrinterCallback
+
+    from pairtune.sbert.attention import first_position, lengths_to_capture
+    from pairtune.sbert.loss import BatchSoftmaxLoss
+    from pairtune.sbert.packing import PackingCollator
+    from pairtune.sbert.trainer import PairTrainer
+    from pairtune.tasks import load_task
+
+    reordering, epoch = Stopwatch(), Stopwatch()
     pairs = load_task("stdlib").train
     model = load(name, device)
     model.max_seq_length = TOKENS if device == "cpu" else 128
@@ -295,7 +303,7 @@ def time_training(count, encode, name, device):
             training_arguments(folder, encode, device),
             data,
             loss=BatchSoftmaxLoss(model, temperature=0.05),
-            callbacks=[Epochs(), Timed()],
+            callbacks=timed_callbacks(device, reordering, epoch),
             data_collator=PackingCollator(model, data, offset=first_position(model), static=static),
         )
         trainer.remove_callback(PrinterCallback)

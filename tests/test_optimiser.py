@@ -76,17 +76,13 @@ def test_its_state_survives_a_save():
 
 
 def test_a_state_that_counted_its_steps_goes_on_without_correction():
-    first, second = parameters(), parameters()
-    for parameter, other in zip(first, second, strict=True):
-        other.data.copy_(parameter.data)
-    counted, plain = torch.optim.AdamW(first), UncorrectedAdamW(second)
-    give_gradients(first, 3)
+    params = parameters()
+    counted = torch.optim.AdamW(params)
+    give_gradients(params, 3)
     counted.step()
-    state = counted.state_dict()
-    resumed = UncorrectedAdamW(first)
-    resumed.load_state_dict(state)
-    plain.load_state_dict(state)
-    assert all(one["step"] == FAR for optimiser in (resumed, plain) for one in optimiser.state.values())
+    resumed = UncorrectedAdamW(params)
+    resumed.load_state_dict(counted.state_dict())
+    assert len(resumed.state) == 3 and all(one["step"] == FAR for one in resumed.state.values())
 
 
 def test_a_closure_gives_its_loss_back():

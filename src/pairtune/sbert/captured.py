@@ -45,8 +45,8 @@ class CapturedSteps:
     ) -> None:
         """dropout: one of the model's; a graph serves as long as its share stays. halves: what `compute` computes with."""
         self.compute, self.dropout, self.halves = compute, dropout, halves
-        self.all = {parameter: parameter.requires_grad for parameter in parameters}
-        self.parameters = [parameter for parameter in self.all if parameter.requires_grad]
+        self.trains = {parameter: parameter.requires_grad for parameter in parameters}
+        self.parameters = [parameter for parameter in self.trains if parameter.requires_grad]
         self.gradients: list[Tensor] = []  # of the parameters that have one, parts of `buffer`: graphs write there
         self.added: list[Tensor] = []  # those that a backward pass adds to, and does not replace
         self.buffer: Tensor | None = None
@@ -81,13 +81,13 @@ class CapturedSteps:
 
     def release(self, set_to_none: bool = True) -> None:
         """What the model's `zero_grad` does, without looking for its parameters anew: half a millisecond of a step."""
-        for parameter in self.all:
+        for parameter in self.trains:
             parameter.grad = None
 
     @property
     def current(self) -> bool:
         """Whether the same parameters are trained as when it was made."""
-        return all(parameter.requires_grad == before for parameter, before in self.all.items())
+        return all(parameter.requires_grad == before for parameter, before in self.trains.items())
 
     def _play(self, batch: Packed) -> tuple[Tensor, Tensor]:
         key = batch.shape, self.dropout and self.dropout.p
