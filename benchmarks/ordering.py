@@ -108,11 +108,11 @@ def time_order(count, vectors, neighbours, device):
         with hashing.running():
             visits = shuffle_rows(count, 1)
 
-        def prepare(pairs):
+        def find_near(pairs, used):
             with search.running():
-                reach.prepare(pairs)
+                return reach(pairs, used)
 
-        order = gather_groups(reach, visits, GROUP, (), prepare)
+        order = gather_groups(find_near, visits, GROUP)
     parts = {"search": search.wall, "random numbers": hashing.wall, "greedy": whole.wall - search.wall - hashing.wall}
     memory = {} if device == "cpu" else {"peak GB": torch.cuda.max_memory_allocated() / 1e9}
     found = {"mean group": len(order) / len(order.groups), "found": check_neighbours(side, settings, device)}
@@ -143,7 +143,8 @@ def time_keeping(count, vectors, device):
     batches = np.array_split(np.random.default_rng(0).permutation(count), max(1, count // 32))
     batches = [batch.tolist() for batch in batches]
     embeddings = torch.randn(2 * max(map(len, batches)), WIDTH, device=device)
-    kept = Kept(Encoded(np.zeros_like(vectors)), side.text, columns=2, place=0)
+    encoded = Encoded(torch.zeros(vectors.shape))
+    kept = Kept(encoded, side.text, columns=2, place=0, device=torch.device(device))
     with watch.running():
         kept.begin_epoch(batches, 0)
         for batch in batches:
@@ -152,7 +153,7 @@ def time_keeping(count, vectors, device):
         with flushing.running():
             kept.flush()
         with checking.running():
-            side.encoded(kept.encoded.vectors)
+            side.encoded(kept.encoded.vectors, device=device)
     return {**vars(watch), "flush": flushing.wall, "check": checking.wall}
 
 
@@ -178,7 +179,7 @@ def time_greedy_pass(count):
     visits = rng.permutation(count).tolist()
     watch = Stopwatch()
     with watch.running():
-        order = gather_groups(lambda pair: near[pair].tolist(), visits, GROUP)
+        order = gather_groups(lambda pairs, used: lambda place: near[pairs[place]].tolist(), visits, GROUP)
     return {**vars(watch), "mean group": len(order) / len(order.groups)}
 
 

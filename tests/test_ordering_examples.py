@@ -5,6 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pairtune.errors import UserError
 from pairtune.ordering import Side, order_pairs
 from pairtune.ordering import device as device_module
 from pairtune.ordering import examples as examples_module
@@ -74,7 +75,7 @@ def by_brute_force(side, own, choice, visits):
 
 
 @settings(max_examples=60, deadline=None)
-@example(text=[0, 0, 2, 1, 1, 1, 1, 1, 1], group=2, neighbours=3, skip=0, margin=None, drop=False, seed=0)  # more than 3 alike
+@example(text=[0, 0, 2, 1, 1, 1, 1, 1, 1], group=2, neighbours=3, skip=0, margin=None, drop=False, seed=0, first=32)  # > 3 alike
 @given(
     text=st.lists(st.integers(0, 9), min_size=2, max_size=30),
     group=st.integers(1, 5),
@@ -83,8 +84,11 @@ def by_brute_force(side, own, choice, visits):
     margin=st.none() | st.floats(-0.5, 0.5),
     drop=st.booleans(),
     seed=st.integers(0, 1000),
+    first=st.sampled_from([1, 2, 5, 32]),
 )
-def test_distinct_texts_stand_for_their_pairs_as_brute_force_over_pairs_says(text, group, neighbours, skip, margin, drop, seed):
+def test_distinct_texts_stand_for_their_pairs_as_brute_force_over_pairs_says(
+    text, group, neighbours, skip, margin, drop, seed, first
+):
     rng = np.random.default_rng(seed)
     own = rng.uniform(-0.5, 1, len(text)).astype(np.float32)
     side = Side.of([str(t) for t in text], [str(t) for t in rng.integers(0, 12, len(text))])
@@ -92,15 +96,18 @@ def test_distinct_texts_stand_for_their_pairs_as_brute_force_over_pairs_says(tex
     choice = OrderSettings(
         by="examples", group=group, neighbours=neighbours, skip_nearest=skip, margin=margin, drop_identical=drop
     )
-    order = order_pairs(side, choice, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(examples_module, "FIRST", first)
+        order = order_pairs(side, choice, seed)
     rows, sizes = by_brute_force(side, own, choice, shuffle_rows(len(text), seed).tolist())
     assert order.rows.tolist() == rows
     assert order.sizes().tolist() == sizes
 
 
-@pytest.mark.parametrize("ahead", [(1, 1), (7, 7), (1000, 1000)])
-def test_groups_do_not_depend_on_how_many_searches_are_made_at_a_time(ahead, monkeypatch):
-    monkeypatch.setattr(examples_module, "AHEAD", ahead)
+@pytest.mark.parametrize(("ahead", "first"), [(1, 32), (7, 5), (1000, 1)])
+def test_groups_do_not_depend_on_how_much_is_searched_and_read_at_a_time(ahead, first, monkeypatch):
+    monkeypatch.setattr(examples_module, "AHEAD", (ahead, ahead))
+    monkeypatch.setattr(examples_module, "FIRST", first)
     rng = np.random.default_rng(3)
     own = rng.uniform(-0.5, 1, 130).astype(np.float32)
     side = Side.of([str(t) for t in rng.integers(0, 100, 130)])
@@ -151,7 +158,7 @@ def test_no_text_of_either_side_stands_twice_in_a_group_when_identical_ones_are_
 
 
 def test_the_greedy_pass_reads_no_neighbour_where_none_was_found():
-    order = gather_groups(lambda pair: [-1, -1], visits=[0, 1, 2], size=3)
+    order = gather_groups(lambda pairs, used: lambda place: [-1, -1], visits=[0, 1, 2], size=3)
     assert order.sizes().tolist() == [1, 1, 1]
 
 
@@ -255,3 +262,18 @@ def test_neighbours_on_cuda_are_those_of_faiss():
     exact, _ = find_nearest(vectors, 100)(np.arange(len(vectors)))
     ids, _ = find_nearest(vectors, 100, device="cuda")(np.arange(len(vectors)))
     assert (ids == exact).mean() > 0.999  # sums are rounded differently: near ties may change places
+
+
+@pytest.mark.cuda
+def test_vectors_that_lie_on_the_device_give_the_order_of_those_that_do_not():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("needs an NVIDIA GPU")
+    vectors = torch.randn(3000, 32, device="cuda")
+    side = Side.of([str(row) for row in range(3000)])
+    settings = OrderSettings(by="examples", neighbours=50)
+    there, here = (order_pairs(side.encoded(some, device="cuda"), settings, 1) for some in (vectors, vectors.cpu().numpy()))
+    assert there.rows.tolist() == here.rows.tolist()
+    vectors[7, 3] = torch.nan
+    with pytest.raises(UserError, match="the vector of pair 7"):
+        side.encoded(vectors, device="cuda")

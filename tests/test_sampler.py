@@ -16,6 +16,8 @@ from transformers import TrainerCallback
 from pairtune.errors import UserError
 from pairtune.ordering import Side, epoch_seed, order_pairs
 from pairtune.recipe import OrderSettings
+from pairtune.sbert import kept as kept_module
+from pairtune.sbert.kept import Encoded, Kept
 from pairtune.sbert.reorder import ORDER_FILE, Reorder, encode_side
 from pairtune.sbert.sampler import HardBatches, OrderedBatchSampler
 from pairtune.sbert.vectors import encode_texts
@@ -209,6 +211,22 @@ def test_reused_vectors_are_those_of_the_training_steps(tiny_encoder, tmp_path, 
     assert np.allclose(reorder.kept.encoded.vectors, trainer.model.encode(distinct), atol=1e-4)
     assert np.allclose(reorder.kept.encoded.own, (left * right).sum(axis=1), atol=1e-4)
     assert reorder.kept.batches_kept == STEPS
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+@pytest.mark.parametrize("at_hand", [0, 100])
+def test_of_a_text_that_is_seen_twice_the_last_vector_is_kept(device, at_hand, monkeypatch):
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("needs an NVIDIA GPU")
+    monkeypatch.setattr(kept_module, "AT_HAND", at_hand)
+    kept = Kept(Encoded(torch.zeros(4, 1)), np.array([0, 1, 0, 2, 0, 3]), columns=2, place=0, device=torch.device(device))
+    kept.begin_epoch([[0, 1, 2], [3, 4]], 0)
+    for left in ([1.0, 2.0, 3.0], [4.0, 5.0]):
+        kept.see(torch.tensor([*left, *(0.0 for _ in left)], device=device)[:, None])
+        kept.end_batch()
+    kept.flush()
+    assert kept.encoded.vectors.device.type == (device if at_hand else "cpu")
+    assert kept.encoded.arrays()["vectors"].tolist() == [[5.0], [2.0], [4.0], [0.0]]
 
 
 class _Forget(TrainerCallback):

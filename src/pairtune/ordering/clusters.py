@@ -6,7 +6,7 @@ import numpy as np
 
 from pairtune.ordering.hashing import hash_text
 from pairtune.ordering.knn import normalise, require_vectors
-from pairtune.ordering.order import Order, Side
+from pairtune.ordering.order import Order, Side, to_array
 from pairtune.ordering.shingles import order_by_shingles
 from pairtune.recipe import OrderSettings
 
@@ -15,7 +15,7 @@ ROUNDS = 20
 
 def order_by_clusters(side: Side, settings: OrderSettings, seed: int) -> Order:
     """Groups of pairs of one cluster; the cluster's number is the only word of a pair, so the shingle is always 1."""
-    vectors = require_vectors(side)
+    vectors = to_array(require_vectors(side))
     count = min(settings.clusters or round(len(vectors) ** 0.5), len(vectors))
     cluster = find_clusters(vectors, count, seed)[side.text]
     identical = side.text if settings.drop_identical else None

@@ -18,7 +18,7 @@ SPARE = 16  # candidates beyond those asked for, or a sixteenth of them: room fo
 FEW = 4  # times the candidates: so few vectors are all compared
 
 
-def search_device(vectors: np.ndarray, count: int, device: str) -> Search:
+def search_device(vectors: np.ndarray | Tensor, count: int, device: str) -> Search:
     """For each of the (D, n) vectors the `count` < D nearest others by cosine.
 
     Exact: what the coarse scores leave out is proved to be farther away, row by row, by the bound on their error; rows
@@ -26,7 +26,7 @@ def search_device(vectors: np.ndarray, count: int, device: str) -> Search:
     """
     import torch
 
-    everything = normalise_rows(torch.from_numpy(vectors).to(device, torch.float32))
+    everything = normalise_rows(torch.as_tensor(vectors).to(device, torch.float32))
     kept = count + max(SPARE, count // 16)
     coarse = CoarseSearch(everything, count, kept) if len(vectors) > FEW * kept else None
 

@@ -15,7 +15,7 @@ from pairtune.progress import track
 from pairtune.recipe import OrderSettings
 
 FIRST = 32  # neighbours that are read at once: most pairs fill their group from these, and need none of the others
-AHEAD = (256, 4096)  # pairs whose neighbours are searched at a time, at least and at most
+AHEAD = (1024, 4096)  # pairs whose neighbours are searched at a time, at least and at most: each search has its latency
 
 
 def order_by_examples(side: Side, settings: OrderSettings, seed: int) -> Order:
@@ -26,61 +26,63 @@ def order_by_examples(side: Side, settings: OrderSettings, seed: int) -> Order:
     """
     reach = Reach(side, find_candidates(side, settings, settings.neighbours), settings.neighbours)
     keys = (side.text.tolist(), side.other.tolist()) if settings.drop_identical else ()
-    return gather_groups(reach, shuffle_rows(len(side), seed), settings.group, keys, reach.prepare)
+    return gather_groups(reach, shuffle_rows(len(side), seed), settings.group, keys)
 
 
 def gather_groups(
-    neighbours: Callable[[int], Iterable[int]],
+    find_near: Callable[[np.ndarray, np.ndarray], Callable[[int], Iterable[int]]],
     visits: Sequence[int] | np.ndarray,
     size: int,
     keys: Sequence[Sequence[int]] = (),
-    prepare: Callable[[np.ndarray], None] | None = None,
 ) -> Order:
     """The greedy pass of Algorithm 1.
 
-    neighbours: the pairs near a pair, nearest first, -1 for none. visits: all pairs, in the order of the visits.
+    find_near: from (b,) pairs whose turn comes next, and which pairs are used (kept up to date), to a function from a place
+    among them to the pairs near that one, nearest first, -1 for none. visits: all pairs, in the order of the visits.
     keys: for each key, a number per pair; two pairs of one number never share a group.
-    prepare: is told, some visits ahead, which pairs `neighbours` may be asked about next.
     """
     used = bytearray(len(visits) + 1)
     used[-1] = 1  # what -1 reads: no neighbour is never free
+    flags = np.frombuffer(used, np.uint8)  # the same memory
     result: list[int] = []
     sizes: list[int] = []
     ahead = int(np.clip(len(visits) // (4 * size), *AHEAD))
-    for anchor in track(
-        visit_unused(np.asarray(visits), used, ahead, prepare if size > 1 else None), "groups of neighbours made"
-    ):
-        used[anchor] = 1
-        chosen: list[int] = []
-        taken = [{key[anchor]} for key in keys]
-        for other in neighbours(anchor) if size > 1 else ():
-            if used[other] or (keys and not _fits(other, keys, taken)):
+    for soon in track(unused_ahead(np.asarray(visits), flags, ahead), f"groups of neighbours, {ahead:,} pairs at a time"):
+        near = find_near(soon, flags) if size > 1 else _nothing
+        for place, anchor in enumerate(soon.tolist()):
+            if used[anchor]:
                 continue
-            used[other] = 1
-            chosen.append(other)
-            if len(chosen) == size - 1:
-                break
-        result += chosen
-        result.append(anchor)
-        sizes.append(len(chosen) + 1)
+            used[anchor] = 1
+            room = size - 1
+            taken = [{key[anchor]} for key in keys]
+            for other in near(place):
+                if used[other] or (keys and not _fits(other, keys, taken)):
+                    continue
+                used[other] = 1
+                result.append(other)
+                room -= 1
+                if not room:
+                    break
+            result.append(anchor)
+            sizes.append(size - room)
     starts = np.cumsum([0, *sizes[::-1]])[:-1]
     return Order(np.array(result[::-1], np.int64), starts.astype(np.int64))
 
 
-def visit_unused(
-    visits: np.ndarray, used: bytearray, ahead: int, prepare: Callable[[np.ndarray], None] | None = None
-) -> Iterator[int]:
-    """The pairs that are unused when their turn comes; `prepare` is told of those that are so `ahead` visits before.
+def unused_ahead(visits: np.ndarray, used: np.ndarray, ahead: int) -> Iterator[np.ndarray]:
+    """The visits, `ahead` at a time, without the pairs that are used by then.
 
-    Most pairs are used by then: of 10,000 and more, in groups of eight, the neighbours of a fifth are all that is searched.
+    Most are: of 10,000 and more, in groups of eight, the neighbours of a quarter are all that is searched.
     """
-    flags = np.frombuffer(used, np.uint8)  # the same memory
     while len(visits):
-        visits = visits[flags[visits] == 0]
+        visits = visits[used[visits] == 0]
         soon, visits = visits[:ahead], visits[ahead:]
-        if prepare and len(soon):
-            prepare(soon)
-        yield from (pair for pair in soon.tolist() if not used[pair])
+        if len(soon):
+            yield soon
+
+
+def _nothing(place: int) -> Iterable[int]:
+    return ()
 
 
 def _fits(other: int, keys: Sequence[Sequence[int]], taken: list[set[int]]) -> bool:
@@ -93,7 +95,7 @@ def _fits(other: int, keys: Sequence[Sequence[int]], taken: list[set[int]]) -> b
 
 
 class Reach:
-    """From a pair to the pairs among its `count` nearest that it may take, nearest first; `prepare` comes before.
+    """From pairs to the pairs among the `count` nearest of each that it may take.
 
     A text that stands once is written as its pair, text t that stands more often as -2 - t, until someone reads that far.
     """
@@ -106,30 +108,60 @@ class Reach:
         self.written = np.append(np.where(times == 1, by_text[first], -2 - np.arange(len(times))), -1)  # what -1 reads: none
         self.pairs_of = {text: by_text[first[text] :][: times[text]].tolist() for text in np.flatnonzero(times > 1).tolist()}
 
-    def prepare(self, pairs: np.ndarray) -> None:
-        """Search for what is near these pairs, and forget what was near others."""
-        candidates = self.find(pairs)
-        self.near, self.start = self.written[candidates.texts], candidates.start.tolist()  # (b, c)
-        self.row = {pair: row for row, pair in enumerate(pairs.tolist())}
+    def __call__(self, pairs: np.ndarray, used: np.ndarray) -> Near:
+        """Search for what is near these pairs."""
+        return Near(self, pairs.tolist(), self.find(pairs), used)
 
-    def __call__(self, pair: int) -> Iterator[int]:
-        """The pairs near one of those that were prepared."""
-        return chain.from_iterable(self._read(pair, self.near[self.row[pair]], self.start[self.row[pair]]))
+    def pairs_of_text(self, written: int, pair: int) -> list[int]:
+        """The pairs of a text that stands more than once, as the given pair sees them."""
+        return pairs_after(pair, self.pairs_of[-2 - written])
 
-    def _read(self, pair: int, near: np.ndarray, skipped: int) -> Iterator[list[int]]:
-        left, begin = self.count, int(near[0] >= 0)  # a text that stands once is the pair itself
-        for place in (near < -1).nonzero()[0].tolist() if self.pairs_of else ():
-            yield near[max(begin, skipped) : min(place, begin + left)].tolist()
-            left -= place - begin
-            others = pairs_after(pair, self.pairs_of[-2 - near[place]]) if left > 0 else []
-            if place >= skipped:
-                yield others[:left]
-            left, begin = left - len(others), place + 1
-            if left <= 0:
+
+class Near:
+    """From a place among some pairs to the pairs near that one, nearest first; far ones that are used may be missing.
+
+    Of an anchor's texts, its own (left out where it stands once) and then `count` places are read; a text of p pairs fills p.
+    """
+
+    def __init__(self, reach: Reach, pairs: list[int], found: Candidates, used: np.ndarray) -> None:
+        self.reach, self.pairs, self.texts, self.used = reach, pairs, found.texts, used  # texts: (b, c)
+        first = reach.written[found.texts[:, :FIRST]]
+        self.first, self.skipped = first.tolist(), found.start.tolist()
+        self.several: dict[int, list[int]] = {}  # the columns of texts that stand more than once
+        for place, column in np.argwhere(first < -1).tolist():
+            self.several.setdefault(place, []).append(column)
+
+    def __call__(self, place: int) -> Iterator[int]:
+        """The pairs near the one at this place."""
+        first, begin, end = self.first[place], self.skipped[place], 1 + self.reach.count
+        if place not in self.several:
+            return chain(first[begin or 1 : end], self._far(place, end))
+        own = int(first[0] >= 0)
+        near: list[int] = []
+        end += own - 1
+        for column in (*self.several[place], len(first)):
+            near += first[max(own, begin) : min(column, end)]
+            if column < min(len(first), end):
+                others = self.reach.pairs_of_text(first[column], self.pairs[place])
+                near += others[: end - column] if column >= begin else []
+                end = max(0, end - len(others) + 1)
+            own = column + 1
+        return chain(near, self._far(place, end))
+
+    def _far(self, place: int, end: int) -> Iterator[int]:
+        """The neighbours after the first, which nobody looks at before all those are used."""
+        begin, far = self.skipped[place], self.reach.written[self.texts[place, FIRST : max(FIRST, end)]]
+        free = np.flatnonzero((far < -1) | (self.used[far] == 0))  # few: who reads that far comes late
+        for column, written in zip((FIRST + free).tolist(), far[free].tolist(), strict=True):
+            if column >= end:
                 return
-        near = near[max(begin, skipped) : begin + left]
-        yield near[:FIRST].tolist()
-        yield near[FIRST:].tolist()
+            if written >= 0:
+                if column >= begin:
+                    yield written
+            else:
+                others = self.reach.pairs_of_text(written, self.pairs[place])
+                yield from others[: end - column] if column >= begin else ()
+                end -= len(others) - 1
 
 
 def pairs_after(pair: int, pairs: list[int]) -> list[int]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from pairtune.errors import UserError
 from pairtune.ordering.device import search_device
-from pairtune.ordering.order import Side
+from pairtune.ordering.order import Side, to_array
 from pairtune.ordering.search import Found, Search
 from pairtune.progress import say
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 EXACT_BELOW = 200_000  # vectors; beyond, exact search on a CPU takes minutes and grows with the square
 BLOCK = 4096  # queries at a time: faiss multiplies in blocks of that size, and with fewer takes twice as long
@@ -23,17 +28,17 @@ def normalise(vectors: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(vectors / np.where(length == 0, 1, length), dtype=np.float32)
 
 
-def require_vectors(side: Side) -> np.ndarray:
+def require_vectors(side: Side) -> np.ndarray | Tensor:
     """The side's (D, n) vectors, which an order that compares meanings cannot do without."""
     if side.vectors is None:
         raise UserError("this order compares vectors and was given texts alone: encode them first (Side.encoded)")
     return side.vectors
 
 
-def find_nearest(vectors: np.ndarray, count: int, device: str = "cpu", exact_below: int = EXACT_BELOW) -> Search:
+def find_nearest(vectors: np.ndarray | Tensor, count: int, device: str = "cpu", exact_below: int = EXACT_BELOW) -> Search:
     """For each vector the `count` nearest others by cosine, or all D - 1 where there are fewer.
 
-    vectors: (D, n). ids: -1 where an approximate search found no more.
+    vectors: (D, n), as an array or, for a device, a tensor anywhere. ids: -1 where an approximate search found no more.
     """
     count = min(count, len(vectors) - 1)
     if count < 1:
@@ -41,7 +46,7 @@ def find_nearest(vectors: np.ndarray, count: int, device: str = "cpu", exact_bel
     if device != "cpu":
         return search_device(vectors, count, device)
     search = search_exactly if len(vectors) < exact_below else search_approximately
-    return search(normalise(vectors), count)
+    return search(normalise(to_array(vectors)), count)
 
 
 def search_exactly(vectors: np.ndarray, count: int) -> Search:

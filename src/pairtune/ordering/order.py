@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pairtune.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,14 +42,15 @@ class Side:
 
     texts: the D distinct texts, in the order of their first appearance (None where a text is missing).
     text: (N,) int64, which of them each pair has. other: (N,) int64, the same for the pairs' other side.
-    vectors: (D, n) float32, one per distinct text. own: (N,) float32, the cosine of each pair's own two texts.
+    vectors: (D, n) float32, one per distinct text, as an array or a tensor anywhere.
+    own: (N,) float32, the cosine of each pair's own two texts.
     device: where neighbours are searched, "cpu" (faiss) or a CUDA device (torch).
     """
 
     texts: tuple[str | None, ...]
     text: np.ndarray
     other: np.ndarray
-    vectors: np.ndarray | None = None
+    vectors: np.ndarray | Tensor | None = None
     own: np.ndarray | None = None
     device: str = "cpu"
 
@@ -65,19 +69,31 @@ class Side:
     def __len__(self) -> int:
         return len(self.text)
 
-    def encoded(self, vectors: np.ndarray, own: np.ndarray | None = None, device: str = "cpu") -> Side:
+    def encoded(self, vectors: np.ndarray | Tensor, own: np.ndarray | None = None, device: str = "cpu") -> Side:
         """The same side with a vector for each distinct text, and each pair's own similarity where a margin is asked for."""
-        vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+        if device == "cpu" or isinstance(vectors, np.ndarray):
+            vectors = np.ascontiguousarray(vectors, dtype=np.float32)
         if vectors.ndim != 2 or len(vectors) != len(self.texts):
-            raise UserError(f"vectors of shape {vectors.shape} for {len(self.texts)} distinct texts: give one vector per text")
-        finite = np.isfinite(vectors).all(axis=1)
-        if not finite.all():
+            shape = tuple(vectors.shape)
+            raise UserError(f"vectors of shape {shape} for {len(self.texts)} distinct texts: give one vector per text")
+        if not all_finite(vectors):
+            finite = np.isfinite(to_array(vectors)).all(axis=1)
             row = int(np.flatnonzero(~finite[self.text])[0])
             raise UserError(
                 f"the vector of pair {row} ({_shorten(self.texts[self.text[row]])}) has NaN or infinite values, as do "
                 f"{np.count_nonzero(~finite) - 1} others of {len(finite)}: the encoder has diverged; lower the learning rate"
             )
         return replace(self, vectors=vectors, own=own, device=device)
+
+
+def all_finite(vectors: np.ndarray | Tensor) -> bool:
+    """Whether no number is NaN or infinite; a tensor is looked at where it lies."""
+    return bool(np.isfinite(vectors).all() if isinstance(vectors, np.ndarray) else vectors.isfinite().all())
+
+
+def to_array(vectors: np.ndarray | Tensor) -> np.ndarray:
+    """The vectors off whatever device they are on."""
+    return vectors if isinstance(vectors, np.ndarray) else vectors.cpu().numpy()
 
 
 def number_texts(texts: Sequence[Any]) -> tuple[list[Any], np.ndarray]:

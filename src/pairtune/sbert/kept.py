@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pairtune.sbert.vectors import gather_everywhere
+from pairtune.sbert.vectors import gather_everywhere, process_place
 
 Part = tuple[Sequence[int], Tensor, Tensor | None]  # rows, their vectors, and each one's own similarity
 
-FLUSH_EVERY = 64  # batches that stay on the device before they are copied, so that no step waits for a copy
+FILE_EVERY = 64  # batches whose embeddings wait to be filed together
+AT_HAND = 2**28  # numbers of all embeddings that may stay on the device, where the search wants them: 1 GB
 
 
 @dataclass
@@ -24,8 +24,16 @@ class Encoded:
     own: (N,) float32, the cosine of each pair's own two texts, or None where no margin is asked for.
     """
 
-    vectors: np.ndarray
-    own: np.ndarray | None = None
+    vectors: Tensor
+    own: Tensor | None = None
+
+    def to(self, device: torch.device) -> Encoded:
+        """The same on a device."""
+        return Encoded(self.vectors.to(device), None if self.own is None else self.own.to(device))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What there is, by name, off the device."""
+        return {name: value.cpu().numpy() for name, value in vars(self).items() if value is not None}
 
 
 class Kept:
@@ -36,15 +44,19 @@ class Kept:
     time comes after them and is not looked at. Texts that no step saw keep their older vector.
     """
 
-    def __init__(self, encoded: Encoded, text: np.ndarray, columns: int, place: int) -> None:
-        """text: (N,) the text of each pair. columns: how many are encoded in a step; place: the one ordered by."""
-        self.encoded, self.text, self.columns, self.place = encoded, text, columns, place
+    def __init__(self, encoded: Encoded, text: np.ndarray, columns: int, place: int, device: torch.device) -> None:
+        """text: (N,) the text of each pair. columns: how many are encoded in a step; place: the one ordered by.
+
+        device: that of the training. `encoded` moves there, or off it where it is large.
+        """
+        self.encoded = encoded.to(device if encoded.vectors.numel() <= AT_HAND else torch.device("cpu"))
+        self.text, self.columns, self.place = text, columns, place
         self.batches_kept = 0
         self._batches: Sequence[Sequence[int]] = ()
         self._next = 0
         self._seen: list[Tensor] = []
         self._waiting: list[Part] = []  # of single batches, on the device
-        self._copied: list[Part] = []
+        self._joined: list[Part] = []  # of several, for all processes
 
     def begin_epoch(self, batches: Sequence[Sequence[int]], done: int) -> None:
         """batches: the rows of each batch of this process, of which `done` were trained on before a resume."""
@@ -67,23 +79,34 @@ class Kept:
         own = torch.cosine_similarity(sides[0].float(), sides[1].float()) if self.encoded.own is not None else None
         self._waiting.append((rows, sides[self.place], own))
         self.batches_kept += 1
-        if len(self._waiting) >= FLUSH_EVERY:
-            self._copy()
+        if len(self._waiting) >= FILE_EVERY:
+            self._file()
 
     def flush(self) -> None:
-        """Write what was seen, by any process, into `encoded`. All processes call it together."""
-        self._copy()
-        mine, self._copied = self._copied, []
-        for rows, vectors, own in chain.from_iterable(gather_everywhere(mine)):
-            self.encoded.vectors[self.text[rows]] = vectors.numpy()
-            if self.encoded.own is not None and own is not None:
-                self.encoded.own[rows] = own.numpy()
+        """Bring `encoded` up to date with what any process saw. All processes call it together."""
+        self._file()
+        mine, self._joined = self._joined, []
+        for parts in gather_everywhere(mine) if process_place()[1] > 1 else ():
+            for part in parts:
+                self._write(*part)
 
-    def _copy(self) -> None:
-        """What waits on the device as one part off it: a single copy, for each waits until all steps so far are done."""
+    def _file(self) -> None:
+        """What waits goes into `encoded`, or with several processes off the device, until they meet."""
         if self._waiting:
             rows = [row for some, _, _ in self._waiting for row in some]
+            vectors = torch.cat([vectors for _, vectors, _ in self._waiting]).float()
             owns = [own for _, _, own in self._waiting if own is not None]
-            vectors = torch.cat([vectors for _, vectors, _ in self._waiting]).float().cpu()
-            self._copied.append((rows, vectors, torch.cat(owns).cpu() if owns else None))
-            self._waiting = []
+            own, self._waiting = torch.cat(owns) if owns else None, []
+            if process_place()[1] > 1:
+                self._joined.append((rows, vectors.cpu(), None if own is None else own.cpu()))
+            else:
+                self._write(rows, vectors, own)
+
+    def _write(self, rows: Sequence[int], vectors: Tensor, own: Tensor | None) -> None:
+        """Of a text that was seen more than once the last vector stays; each place is written once, on a GPU too."""
+        device = self.encoded.vectors.device
+        texts, back = np.unique(self.text[rows][::-1], return_index=True)
+        last = torch.from_numpy(len(rows) - 1 - back).to(vectors.device)
+        self.encoded.vectors[torch.from_numpy(texts).to(device)] = vectors[last].to(device)
+        if self.encoded.own is not None and own is not None:
+            self.encoded.own[torch.tensor(rows, device=device)] = own.to(device)

@@ -106,7 +106,7 @@ class Reorder(TrainerCallback):
             order = self._sampler.order_of_epoch()
             arrays = {"epoch": np.array(self._epoch), "rows": order.rows, "groups": order.groups}
             if self._sampler.settings.encode != "each-epoch" and self._encoded is not None:
-                arrays |= {name: value for name, value in vars(self._encoded).items() if value is not None}
+                arrays |= self._encoded.arrays()
             np.savez(checkpoint_folder(args, state) / ORDER_FILE, allow_pickle=False, **arrays)
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -132,13 +132,15 @@ class Reorder(TrainerCallback):
         if not interrupted:
             encoded = self._encoded = self._encode(sampler, model, args)
         if encoded is not None and sampler.settings.encode == "reuse":
-            self.kept = Kept(encoded, sampler.side.text, len(sampler.columns), sampler.place)
+            self.kept = Kept(encoded, sampler.side.text, len(sampler.columns), sampler.place, model.device)
+            encoded = self._encoded = self.kept.encoded
         if interrupted:
             assert self._restored is not None
             return self._restored[1]
         assert encoded is not None
         device = str(model.device) if model.device.type == "cuda" else "cpu"
-        side = sampler.side.encoded(encoded.vectors, encoded.own, device)
+        own = None if encoded.own is None else encoded.own.cpu().numpy()
+        side = sampler.side.encoded(encoded.vectors, own, device)
         return share_from_first(lambda: order_pairs(side, sampler.settings, sampler.epoch_seed))
 
     def _encode(self, sampler: OrderedBatchSampler, model: SentenceTransformer, args: TrainingArguments) -> Encoded:
@@ -171,7 +173,8 @@ class Reorder(TrainerCallback):
             )
         self._restored = int(arrays["epoch"]), Order(arrays["rows"], arrays["groups"])
         if "vectors" in arrays:
-            self._encoded = Encoded(arrays["vectors"], arrays.get("own"))
+            own = torch.from_numpy(arrays["own"]) if "own" in arrays else None
+            self._encoded = Encoded(torch.from_numpy(arrays["vectors"]), own)
 
     def undo(self) -> None:
         """Take the hook off the model."""
@@ -204,7 +207,7 @@ def encode_side(sampler: OrderedBatchSampler, model: SentenceTransformer, args: 
     """The vectors of the distinct texts of the side that pairs are ordered by; with a margin, each pair's own cosine too."""
     vectors = encode_column(sampler, sampler.place, sampler.side.texts, model, args)
     if sampler.settings.margin is None:
-        return Encoded(vectors)
+        return Encoded(torch.from_numpy(vectors))
     if len(sampler.columns) < 2:
         raise UserError(
             f"order.margin compares a pair's two texts, but the dataset has the text columns {sampler.columns}: it takes two"
@@ -213,7 +216,7 @@ def encode_side(sampler: OrderedBatchSampler, model: SentenceTransformer, args: 
     texts = list(dict.fromkeys(sampler.dataset[sampler.columns[place]]))
     others = encode_column(sampler, place, texts, model, args)
     own = (normalise(vectors)[sampler.side.text] * normalise(others)[sampler.side.other]).sum(axis=1)
-    return Encoded(vectors, own)
+    return Encoded(torch.from_numpy(vectors), torch.from_numpy(own))
 
 
 def encode_column(sampler: OrderedBatchSampler, place: int, texts: Any, model: SentenceTransformer, args: Any) -> np.ndarray:
