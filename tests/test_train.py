@@ -98,6 +98,20 @@ def test_the_best_seed_on_dev_becomes_the_model(tmp_path, tiny_encoder, small_ta
     assert len(read_records(tmp_path / "results.jsonl")) == 2
 
 
+def test_with_a_rotating_dev_each_seed_has_its_own_and_none_is_chosen(tmp_path, tiny_encoder):
+    def pairs(name, count):
+        return PairSet.of(
+            [f"{name} {row}" for row in range(count)], [f"to {name} {row}" for row in range(count)], np.arange(count) / count
+        )
+
+    task = Task("own", "regression", pairs("train", 30), pairs("dev", 10), pairs("test", 8), "Spearman", ("Spearman",))
+    recipe = small_recipe(tiny_encoder, dev="rotating", train={"epochs": 1})
+    runs = run_seeds(recipe, (1, 2), out=tmp_path / "all", task=task)
+    assert [one.pairs for one in runs] == [{"train": 36, "dev": 4, "test": 8}] * 2
+    assert runs[0].before["dev"] != runs[1].before["dev"] and runs[0].before["test"] == runs[1].before["test"]
+    assert_same_weights(tmp_path / "all" / "model", tmp_path / "all" / "seed-1" / "model")
+
+
 def test_without_checkpoints_a_run_ends_with_the_same_weights(tmp_path, tiny_encoder, small_task):
     recipe = small_recipe(tiny_encoder, train={"rate": 5e-4, "epochs": 3})
     records = {

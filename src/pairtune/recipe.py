@@ -97,13 +97,18 @@ class Stage(Settings):
 
 
 class Recipe(Settings):
-    """What `train.run` follows. Stages are trained one after the other, each from the best epoch of the one before."""
+    """What `train.run` follows. Stages are trained one after the other, each from the best epoch of the one before.
+
+    dev: "rotating" puts train and dev together and holds out another tenth for each seed, so that seeds 1 to 10 are a
+    cross-validation: for data with so little dev that a choice on it is luck.
+    """
 
     name: str = Field(min_length=1, pattern=r"^[\w.+-]+(/[\w.+-]+)*$")
     task: str = "stdlib"
     encoder: str = "minilm"
     seeds: tuple[int, ...] = Field((1,), min_length=1)
     select: Literal["best", "last"] = "best"
+    dev: Literal["given", "rotating"] = "given"
     stages: tuple[Stage, ...] = (Stage(),)
 
 

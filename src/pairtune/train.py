@@ -25,6 +25,7 @@ from pairtune.recipe import Recipe, Stage
 from pairtune.results import Epoch, Run
 from pairtune.select import best_index
 from pairtune.tasks import load_task
+from pairtune.tasks.rotate import rotate_dev
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -71,6 +72,8 @@ def run(
         folder.drop_checkpoints()
         return folder.record()
     task = task or load_task(recipe.task)
+    if recipe.dev == "rotating":
+        task = rotate_dev(task, seed)
     for note in task.notes:
         say(f"{task.name}: {note}")
     model = load_encoder(recipe.encoder, recipe.stages[0].train.max_length)
@@ -90,9 +93,9 @@ def run(
 
 
 def run_seeds(recipe: Recipe, seeds: Sequence[int], *, out: Path, **options: Any) -> list[Run]:
-    """Train every seed into its own folder; the best one on dev becomes `out/model`."""
+    """Train every seed into its own folder; the best one on dev becomes `out/model`, the first where dev is rotating."""
     runs = [run(recipe, seed, out=out / f"seed-{seed}", results=out.parent / "results.jsonl", **options) for seed in seeds]
-    best = runs[best_index([one.dev_score() for one in runs])]
+    best = runs[best_index([one.dev_score() for one in runs]) if recipe.dev == "given" else 0]
     copy_whole(out / f"seed-{best.seed}" / "model", out / "model")
     return runs
 

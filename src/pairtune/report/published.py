@@ -145,11 +145,9 @@ CAPTIONS: dict[str, str] = {
     "cqa-a": "Train here: 10,399 comments of SemEval-2015 and 2016 (train-part2, test 2016, both 2015 sets), because the paper's "
     "train-part1, 14,110 comments, could not be had. The winner of SemEval-2017, which used metadata, has MAP 0.884.",
     "cqa-b": "Train here: the 1,999 pairs of questions of train-part1; the paper's 19,990 counts comments.",
-    "pfcc-s": "Dev is 72 of the paper's 800 training pairs. To be made again with minilm: all BSC rows but 1-dim norm and no "
-    "norm; see the note on unused coordinates in the experiments.",
+    "pfcc-s": "Dev is 72 of the paper's 800 training pairs.",
     "mrpc": "The paper scores the 408 dev pairs, with the threshold that is best on those very pairs: F1@best (dev), a dev score "
     "here too. F1 is honest: on test, at the threshold of dev.",
-    "qqp": "Train here: the first 9,998 pairs of Quora's file, not a random 10,000; dev and test are other samples too. "
-    "To be made again with minilm: BSC and combo; see the note on unused coordinates in the experiments.",
+    "qqp": "Train here: the first 9,998 pairs of Quora's file, not a random 10,000; dev and test are other samples too.",
     "stsb": "The paper's data.",
 }

@@ -33,8 +33,7 @@ data, so that the order of the rows is what can be compared. {precision}
 *Order* compares a row with the one that comes next below it in the paper: ✓ surely above it here too, (✓) above it within the
 noise, (✗) below it within the noise, ✗ surely below it. *Surely*: the 95 % interval of the difference does not include 0. Where a
 score is a mean over queries, the interval comes from drawing queries (the same for both rows) and seeds again and again;
-elsewhere it is Welch's, over seeds. Rows of PFCC-S and QQP below whose tables it says "to be made again" stand in the verdicts
-as they are, above all in 4 and 5. Which recipe to take is in [choosing](choosing.md); what was tried, and failed, in the
+elsewhere it is Welch's, over seeds. Which recipe to take is in [choosing](choosing.md); what was tried, and failed, in the
 [experiments](experiments.md).
 
 ```bash

@@ -117,10 +117,11 @@ def _open_folder(job: Job, path: Path) -> RunFolder:
 
 
 def _before(job: Job, out: Path) -> Path:
-    """Where the scores of the encoder as it comes are kept: the same for every run of a task and a length."""
+    """Where the scores of the encoder as it comes are kept: the same for every run of a task, a length and a dev set."""
     length = job.recipe.stages[0].train.max_length
     which = hashlib.sha256(job.recipe.encoder.encode()).hexdigest()[:6]  # two folders may have the same name
-    return out / file_name(job.recipe.encoder) / "before" / f"{job.recipe.task}-{length}-{which}.json"
+    tenth = f"-tenth-{job.seed}" if job.recipe.dev == "rotating" else ""
+    return out / file_name(job.recipe.encoder) / "before" / f"{job.recipe.task}-{length}-{which}{tenth}.json"
 
 
 def _lend_before(job: Job, out: Path, folder: RunFolder) -> None:

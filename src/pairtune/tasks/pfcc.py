@@ -11,6 +11,7 @@ from pairtune.errors import UserError
 from pairtune.pairs import PairSet
 from pairtune.tasks.files import need_file, pick_columns, read_delimited
 from pairtune.tasks.info import Splits, TaskInfo, distinct, fold, in_tenth
+from pairtune.tasks.rotate import connect
 
 TRAIN_PAIRS = 800  # the first pairs of the file; the rest is test
 
@@ -30,7 +31,7 @@ def load_pfcc(folder: Path) -> Splits:
     corpus = _read_corpus(need_file(folder, "verified-claims.tsv"), claims)
     # every pair is a query of its own: the paper's scores are multiples of 1/199, with one tweet twice
     pairs = PairSet.of(tweets, claims, query=[f"tweet {row}" for row in range(1, len(records) + 1)], corpus=corpus)
-    dev = in_tenth(_groups(tweets[:TRAIN_PAIRS], claims[:TRAIN_PAIRS]))
+    dev = in_tenth(connect(tweets[:TRAIN_PAIRS], claims[:TRAIN_PAIRS]))
     rows = np.arange(len(pairs))
     notes = [f"dev: {dev.sum()} of the {TRAIN_PAIRS} train pairs, by a hash of their claim; no claim or tweet is in both"]
     shared = set(tweets[:TRAIN_PAIRS]) & set(tweets[TRAIN_PAIRS:])
@@ -50,20 +51,6 @@ def _read_corpus(path: Path, claims: Sequence[str]) -> tuple[str, ...]:
     if missing:
         raise UserError(f"{path}: {len(missing)} claims of the pairs are not in it, such as {min(missing)!r}")
     return corpus
-
-
-def _groups(tweets: Sequence[str], claims: Sequence[str]) -> list[str]:
-    """A name for each pair: the same for pairs that share a tweet or a claim, directly or through others."""
-    name = {text: text for text in (*tweets, *claims)}
-
-    def root(text: str) -> str:
-        while name[text] != text:
-            text = name[text]
-        return text
-
-    for tweet, claim in zip(tweets, claims, strict=True):
-        name[root(tweet)] = root(claim)
-    return [root(claim) for claim in claims]
 
 
 INFO = TaskInfo(

@@ -1,0 +1,73 @@
+"""Another tenth as dev for every seed: where dev is small, seeds 1 to 10 together are a cross-validation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pairtune.errors import UserError
+from pairtune.pairs import PairSet, Task
+from pairtune.tasks.info import share
+
+PARTS = 10
+
+
+def rotate_dev(task: Task, seed: int) -> Task:
+    """The task with train and dev put together, of which the tenth number `seed` (from 1, then from 1 again) is dev.
+
+    In a ranking a query is never on both sides; elsewhere no text is.
+    """
+    both = join(task.train, task.dev)
+    groups = list(map(str, both.query)) if task.kind == "ranking" else connect(both.left, both.right)
+    part = (seed - 1) % PARTS
+    dev = number_parts(groups) == part
+    if not dev.any() or dev.all():
+        raise UserError(
+            f'task {task.name}: dev = "rotating" finds no tenth number {part + 1} of {len(both)} pairs, which fall into '
+            f'{len(set(groups))} groups that share no text or query: take another seed, or dev = "given"'
+        )
+    note = f"dev: tenth {part + 1} of train and dev together, {dev.sum()} of {len(both)} pairs, another one for each seed"
+    return replace(task, train=both.take(~dev), dev=both.take(dev), notes=(*task.notes, note))
+
+
+def join(first: PairSet, second: PairSet) -> PairSet:
+    """The pairs of both, the first ones first."""
+    return PairSet.of(
+        first.left + second.left,
+        first.right + second.right,
+        np.concatenate([first.label, second.label]),
+        query=np.concatenate([first.query, second.query]),
+        grade=np.concatenate([first.grade, second.grade]),
+        corpus=first.corpus,
+    )
+
+
+def connect(left: Sequence[str], right: Sequence[str]) -> list[str]:
+    """A name for each pair: the same for pairs that share a text, directly or through others.
+
+    >>> connect(["a", "b", "c"], ["x", "y", "x"])
+    ['x', 'y', 'x']
+    """
+    name = {text: text for text in (*left, *right)}
+
+    def root(text: str) -> str:
+        while name[text] != text:
+            name[text] = text = name[name[text]]
+        return text
+
+    for one, other in zip(left, right, strict=True):
+        name[root(one)] = root(other)
+    return [root(text) for text in right]
+
+
+def number_parts(groups: Sequence[str]) -> np.ndarray:
+    """(N,) from 0 to 9: groups in an order that their names alone decide, cut into parts of about equally many pairs."""
+    begins: dict[str, int] = {}
+    begin = 0
+    for name, size in sorted(Counter(groups).items(), key=lambda item: share(item[0])):
+        begins[name] = begin
+        begin += size
+    return np.array([begins[name] * PARTS // len(groups) for name in groups])
