@@ -169,11 +169,12 @@ def sorted_neighbours(vectors, count):
     return ids, np.take_along_axis(similarity, ids, axis=1)
 
 
-@pytest.mark.parametrize("search", ["faiss", "coarse", "all"])
+@pytest.mark.parametrize("search", ["faiss", "coarse", "fine", "all"])
 def test_neighbours_are_those_of_a_full_sort(search, monkeypatch):
     monkeypatch.setattr(knn_module, "BLOCK", 37)
     monkeypatch.setattr(device_module, "ROWS", 37)
-    monkeypatch.setattr(device_module, "FEW", 1 if search == "coarse" else 100)
+    monkeypatch.setattr(device_module, "FEW", 1 if search == "fine" else 100)
+    monkeypatch.setattr(device_module, "MANY", 1 if search == "coarse" else 1000)
     vectors = normalise(np.random.default_rng(4).normal(size=(130, 12)))
     found = search_exactly(vectors, 60) if search == "faiss" else search_device(3 * vectors, 60, "cpu")
     ids, similarities = found(np.arange(130))
@@ -183,13 +184,21 @@ def test_neighbours_are_those_of_a_full_sort(search, monkeypatch):
 
 
 @settings(max_examples=40, deadline=None)
-@given(size=st.integers(20, 400), count=st.integers(1, 12), width=st.integers(1, 24), spread=st.sampled_from([1, 1e-2, 1e-4, 0]))
-def test_a_device_finds_exact_neighbours_however_close_the_vectors_are(size, count, width, spread):
+@given(
+    size=st.integers(40, 400),
+    count=st.integers(1, 12),
+    width=st.integers(1, 24),
+    spread=st.sampled_from([1, 1e-2, 1e-4, 0]),
+    many=st.sampled_from([1, 1000]),
+)
+def test_a_device_finds_exact_neighbours_however_close_the_vectors_are(size, count, width, spread, many):
     """The nearer together, the less the coarse scores can tell apart, and the more rows are compared with all."""
     rng = np.random.default_rng(size * count)
     centres = rng.normal(size=(3, width))
     vectors = normalise(centres[rng.integers(0, 3, size)] + spread * rng.normal(size=(size, width)))
-    ids, similarities = search_device(vectors, min(count, size - 1), "cpu")(np.arange(len(vectors)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device_module, "MANY", many)
+        ids, similarities = search_device(vectors, count, "cpu")(np.arange(len(vectors)))
     _, expected = sorted_neighbours(vectors, ids.shape[1])
     found = np.take_along_axis(cosines(vectors), ids.astype(np.int64), axis=1)
     assert np.abs(found - expected).max() < 1e-6  # equal up to ties in float32

@@ -1,8 +1,10 @@
-"""The exact nearest neighbours of every vector on a CUDA device: scored coarsely, chosen by pieces, ranked in float32."""
+"""The exact nearest neighbours of vectors on a CUDA device, chosen by pieces: of many, scored coarsely and ranked in float32."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,26 +18,31 @@ SCORES = 2**30  # coarse scores held at a time: 4 GB, or a quarter of what is fr
 AGAIN = 2**27  # numbers of the candidates' vectors held at a time: 512 MB
 SPARE = 16  # candidates beyond those asked for, or a sixteenth of them: room for the error of the coarse scores
 FEW = 4  # times the candidates: so few vectors are all compared
+MANY = 2**16  # vectors: below, float32 products with all cost less than coarse ones and a second look
 
 
 def search_device(vectors: np.ndarray | Tensor, count: int, device: str) -> Search:
     """For each of the (D, n) vectors the `count` < D nearest others by cosine.
 
-    Exact: what the coarse scores leave out is proved to be farther away, row by row, by the bound on their error; rows
+    Exact: what coarse scores leave out is proved to be farther away, row by row, by the bound on their error; rows
     where that does not succeed are compared with all vectors in float64.
     """
     import torch
 
     everything = normalise_rows(torch.as_tensor(vectors).to(device, torch.float32))
     kept = count + max(SPARE, count // 16)
-    coarse = CoarseSearch(everything, count, kept) if len(vectors) > FEW * kept else None
+    step = rows_at_a_time(len(vectors), device)
+    search: FineSearch | CoarseSearch | None = None
+    if len(vectors) >= MANY:
+        search, step = CoarseSearch(everything, count, kept), min(step, max(1, AGAIN // (kept * everything.shape[1])))
+    elif len(vectors) > FEW * kept:
+        search = FineSearch(everything, count)
 
     def find(rows: np.ndarray) -> Found:
         places = torch.from_numpy(rows).to(device)
-        ids, similarities = coarse.find(places) if coarse else compare_with_all(everything, places, count)
+        ids, similarities = search.find(places) if search else compare_with_all(everything, places, count)
         return ids.to(torch.int32).cpu().numpy(), similarities.cpu().numpy()
 
-    step = min(rows_at_a_time(len(vectors), device), max(1, AGAIN // (kept * vectors.shape[1])))
     return Search(find, step)
 
 
@@ -68,6 +75,50 @@ def compare_with_all(everything: Tensor, rows: Tensor, count: int) -> tuple[Tens
     return torch.cat([ids for _, ids in found]), torch.cat([top for top, _ in found]).float()
 
 
+class Pieces:
+    """Columns in pieces: the `kept` best of a row lie in the `kept` pieces with the best maxima."""
+
+    def __init__(self, size: int, kept: int) -> None:
+        """size: the columns, of which 0 < kept < size are chosen in each row."""
+        self.size, self.kept = size, kept
+        self.piece = max(1, round((size / kept) ** 0.5))  # so many columns in a piece make both choices small
+        self.count = -(-size // self.piece // 8) * 8  # matrices whose rows are not aligned take seven times as long
+
+    def pad(self, vectors: Tensor) -> Tensor:
+        """(size, n) vectors with zeros after them, so that the pieces are whole."""
+        import torch
+
+        return torch.nn.functional.pad(vectors, (0, 0, 0, self.count * self.piece - self.size))
+
+    def choose(self, scores: Tensor, rows: Tensor, *, ordered: bool) -> tuple[Tensor, Tensor]:
+        """(b, kept) columns with the best scores of each row, but for the row itself, and the scores; writes into `scores`."""
+        import torch
+
+        scores[:, self.size :] = -torch.inf
+        scores.scatter_(1, rows[:, None], -torch.inf)  # itself
+        maxima = scores.view(-1, self.piece, self.count).amax(dim=1)  # a piece is every so-many-th column
+        pieces = maxima.topk(self.kept, sorted=False).indices
+        inside = torch.arange(self.piece, device=scores.device) * self.count
+        members = (pieces[:, :, None] + inside).flatten(1)  # (b, kept · piece)
+        best, places = scores.gather(1, members).topk(self.kept, sorted=ordered)
+        return members.gather(1, places), best
+
+
+class FineSearch:
+    """The neighbours of blocks of rows, by float32 products with all vectors."""
+
+    def __init__(self, everything: Tensor, count: int) -> None:
+        """everything: (D, n) of length 1."""
+        self.everything, self.pieces = everything, Pieces(len(everything), count)
+        self.right = self.pieces.pad(everything)
+
+    def find(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """(b, count) ids and float32 cosines of (b,) rows, nearest first."""
+        with exact_products():
+            scores = self.everything[rows] @ self.right.T
+        return self.pieces.choose(scores, rows, ordered=True)
+
+
 class CoarseSearch:
     """The neighbours of blocks of rows, by three products of halves and a second look at what they put first.
 
@@ -78,24 +129,21 @@ class CoarseSearch:
         """everything: (D, n) of length 1. kept: how many candidates are looked at again, count < kept < D."""
         import torch
 
-        size, width = everything.shape
-        self.everything, self.count, self.kept = everything, count, kept
-        # The `kept` best lie in the `kept` pieces with the best maxima; this many vectors in a piece make both choices small.
-        self.piece = max(1, round((size / kept) ** 0.5))
-        self.pieces = -(-size // self.piece // 8) * 8  # matrices whose rows are not aligned take seven times as long
+        self.everything, self.count, self.pieces = everything, count, Pieces(len(everything), kept)
         high = everything.to(torch.bfloat16)
         low = (everything - high).to(torch.bfloat16)
         self.left = torch.cat([high, high, low], dim=1)  # (D, 3n)
-        right = torch.cat([high, low, high], dim=1)
-        self.right = torch.nn.functional.pad(right, (0, 0, 0, self.pieces * self.piece - size))  # (pieces · piece, 3n)
+        self.right = self.pieces.pad(torch.cat([high, low, high], dim=1))  # (pieces · piece, 3n)
         # |low · low| and twice |rest| are below 2^-18 each; each of 3n sums loses 2^-22 at most of a total that is at most 1
-        self.error = 2**-16 + 3 * width * 2**-22
+        self.error = 2**-16 + 3 * everything.shape[1] * 2**-22
 
     def find(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """(b, count) ids and float32 cosines of (b,) rows, nearest first."""
         import torch
 
-        candidates, cutoff = self._choose(rows)
+        scores = multiply_halves(self.left[rows], self.right)  # (b, pieces · piece)
+        candidates, chosen = self.pieces.choose(scores, rows, ordered=False)
+        cutoff = chosen.amin(dim=1)  # what no other exceeds
         near = self.everything[candidates].mul_(self.everything[rows, None]).sum(dim=2)  # (b, kept)
         best, places = near.topk(self.count)
         ids = candidates.gather(1, places)
@@ -104,19 +152,19 @@ class CoarseSearch:
             ids[unsure], best[unsure] = compare_with_all(self.everything, rows[unsure], self.count)
         return ids, best
 
-    def _choose(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """(b, kept) ids of the best coarse scores, and (b,) what no other exceeds."""
-        import torch
 
-        scores = multiply_halves(self.left[rows], self.right)  # (b, pieces · piece)
-        scores[:, len(self.everything) :] = -torch.inf
-        scores.scatter_(1, rows[:, None], -torch.inf)  # itself
-        maxima = scores.view(-1, self.piece, self.pieces).amax(dim=1)  # a piece is every so-many-th vector
-        pieces = maxima.topk(self.kept, sorted=False).indices  # (b, kept)
-        inside = torch.arange(self.piece, device=scores.device) * self.pieces
-        members = (pieces[:, :, None] + inside).flatten(1)  # (b, kept · piece)
-        best, places = scores.gather(1, members).topk(self.kept, sorted=False)
-        return members.gather(1, places), best.amin(dim=1)
+@contextmanager
+def exact_products() -> Iterator[None]:
+    """Products of float32 in float32, also where someone has allowed TF32."""
+    import torch
+
+    products: Any = torch.backends.cuda.matmul
+    before = products.fp32_precision
+    products.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        products.fp32_precision = before
 
 
 def multiply_halves(left: Tensor, right: Tensor) -> Tensor:
