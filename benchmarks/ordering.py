@@ -29,7 +29,7 @@ import numpy as np
 
 from pairtune.ordering import Side, knn, order_pairs
 from pairtune.ordering.candidates import find_candidates
-from pairtune.ordering.examples import Reach, gather_groups
+from pairtune.ordering.examples import Reach, gather_groups, pairs_ahead
 from pairtune.ordering.plain import shuffle_rows
 from pairtune.recipe import OrderSettings
 
@@ -112,7 +112,7 @@ def time_order(count, vectors, neighbours, device):
             with search.running():
                 return reach(pairs, used)
 
-        order = gather_groups(find_near, visits, GROUP)
+        order = gather_groups(find_near, visits, GROUP, ahead=pairs_ahead(side, GROUP))
     parts = {"search": search.wall, "random numbers": hashing.wall, "greedy": whole.wall - search.wall - hashing.wall}
     memory = {} if device == "cpu" else {"peak GB": torch.cuda.max_memory_allocated() / 1e9}
     found = {"mean group": len(order) / len(order.groups), "found": check_neighbours(side, settings, device)}

@@ -106,7 +106,8 @@ def test_distinct_texts_stand_for_their_pairs_as_brute_force_over_pairs_says(
 
 @pytest.mark.parametrize(("ahead", "first"), [(1, 32), (7, 5), (1000, 1)])
 def test_groups_do_not_depend_on_how_much_is_searched_and_read_at_a_time(ahead, first, monkeypatch):
-    monkeypatch.setattr(examples_module, "AHEAD", (ahead, ahead))
+    monkeypatch.setitem(examples_module.AHEAD, "cpu", ahead)
+    monkeypatch.setattr(examples_module, "MOST", ahead)
     monkeypatch.setattr(examples_module, "FIRST", first)
     rng = np.random.default_rng(3)
     own = rng.uniform(-0.5, 1, 130).astype(np.float32)

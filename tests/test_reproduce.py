@@ -192,7 +192,7 @@ def test_every_row_has_a_recipe_in_both_presets_and_no_recipe_is_forgotten():
     assert {*rows, *OPEN} == {name for name in others if not name.endswith("/best")}
 
 
-def test_the_candidates_of_a_search_are_few_and_all_different():
+def test_the_candidates_of_a_search_are_at_most_two_dozen_and_all_different():
     for task, candidates in SEARCH.items():
         keys = {settings_key(candidate.recipe()) for candidate in candidates}
         assert 5 <= len(keys) == len(candidates) <= 24, task

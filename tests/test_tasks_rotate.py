@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,9 +15,10 @@ def make_task(kind="regression", count=60, shared=3):
     left, right = [f"left {row}" for row in range(count)], [f"right {row // shared}" for row in range(count)]
     grade = np.arange(count, dtype=np.float32)
     query = [f"query {row // 2}" for row in range(count)]
-    pairs = PairSet.of(left, right, grade / count, query=query, grade=grade, corpus=sorted(set(right)))
-    train, dev = pairs.take(range(count * 3 // 4)), pairs.take(range(count * 3 // 4, count))
-    return Task("made", kind, train, dev, dev, "Spearman", ("Spearman",))
+    pairs = PairSet.of(left, right, grade / count, query=query, grade=grade)
+    parts = pairs.take(range(count * 3 // 4)), pairs.take(range(count * 3 // 4, count))
+    train, dev = (replace(part, corpus=tuple(dict.fromkeys(part.right))) for part in parts)  # each searches among its own
+    return Task("made", kind, train, dev, dev, "Spearman", ("Spearman",), notes=("dev: the last quarter", "no licence"))
 
 
 def test_ten_seeds_hold_every_pair_out_once_and_train_on_the_others():
@@ -26,7 +29,9 @@ def test_ten_seeds_hold_every_pair_out_once_and_train_on_the_others():
     for one in rotated:
         assert sorted(one.train.left + one.dev.left) == everything
         assert 3 <= len(one.dev) <= 9
-        assert one.test is task.test and one.dev.corpus == task.train.corpus
+        assert one.test is task.test
+        assert set(one.dev.right) | set(one.train.right) == set(one.dev.corpus) == set(one.train.corpus)
+        assert one.notes[0] == "no licence" and one.notes[1].startswith("dev: tenth") and len(one.notes) == 2
     assert rotate_dev(task, 13).dev.left == rotated[2].dev.left
 
 
@@ -58,5 +63,15 @@ def test_the_tenth_of_a_group_depends_on_names_and_sizes_alone():
 
 
 def test_data_that_hangs_together_is_refused_with_what_to_do():
-    with pytest.raises(UserError, match=r'dev = "rotating" finds no tenth number 5 of 60 pairs, which fall into 1 groups'):
+    with pytest.raises(
+        UserError, match=r"tenth 5 of 60 pairs, which fall into 1 groups that share no text or query, has 0 pairs"
+    ):
         rotate_dev(make_task(shared=60), 5)
+
+
+def test_a_tenth_with_a_single_label_is_refused():
+    task = make_task()
+    alike = replace(task, train=replace(task.train, label=np.zeros(45)), dev=replace(task.dev, label=np.zeros(15)))
+    with pytest.raises(UserError, match=r"has 6 pairs, all labelled 0: take another seed"):
+        rotate_dev(alike, 1)
+    assert len(rotate_dev(replace(alike, kind="retrieval"), 1).dev) == 6

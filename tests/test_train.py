@@ -98,7 +98,7 @@ def test_the_best_seed_on_dev_becomes_the_model(tmp_path, tiny_encoder, small_ta
     assert len(read_records(tmp_path / "results.jsonl")) == 2
 
 
-def test_with_a_rotating_dev_each_seed_has_its_own_and_none_is_chosen(tmp_path, tiny_encoder):
+def test_with_a_rotating_dev_each_seed_has_its_own(tmp_path, tiny_encoder):
     def pairs(name, count):
         return PairSet.of(
             [f"{name} {row}" for row in range(count)], [f"to {name} {row}" for row in range(count)], np.arange(count) / count
@@ -109,7 +109,9 @@ def test_with_a_rotating_dev_each_seed_has_its_own_and_none_is_chosen(tmp_path, 
     runs = run_seeds(recipe, (1, 2), out=tmp_path / "all", task=task)
     assert [one.pairs for one in runs] == [{"train": 36, "dev": 4, "test": 8}] * 2
     assert runs[0].before["dev"] != runs[1].before["dev"] and runs[0].before["test"] == runs[1].before["test"]
-    assert_same_weights(tmp_path / "all" / "model", tmp_path / "all" / "seed-1" / "model")
+    recipe = small_recipe(tiny_encoder, dev="rotating", train={"file": "pairs.parquet"})
+    with pytest.raises(UserError, match=r'dev = "rotating" holds out pairs of the task, and train.file may have them too'):
+        run(recipe, 1, out=tmp_path / "file", task=task)
 
 
 def test_without_checkpoints_a_run_ends_with_the_same_weights(tmp_path, tiny_encoder, small_task):
@@ -122,6 +124,18 @@ def test_without_checkpoints_a_run_ends_with_the_same_weights(tmp_path, tiny_enc
     assert not (tmp_path / "scores" / "model").exists()
     assert len({str(record.after) for record in records.values()}) == 1
     assert records["all"].best_epoch < 3  # or the test would not see which epoch was kept
+
+
+def test_a_run_of_a_version_that_had_fewer_settings_is_known_again(tmp_path, tiny_encoder, small_task):
+    recipe = small_recipe(tiny_encoder, train={"epochs": 1})
+    first = run(recipe, 1, out=tmp_path / "one", task=small_task)
+    asked = tmp_path / "one" / "recipe.json"
+    found = json.loads(asked.read_text())
+    del found["recipe"]["dev"], found["recipe"]["stages"][0]["train"]["dropout"]
+    asked.write_text(json.dumps(found))
+    assert run(recipe, 1, out=tmp_path / "one", task=small_task, resume=True) == first
+    with pytest.raises(UserError, match=r"other settings \(recipe.dev is 'given' there, 'rotating' now\)"):
+        run(recipe.model_copy(update={"dev": "rotating"}), 1, out=tmp_path / "one", task=small_task, resume=True)
 
 
 def test_checkpoints_that_a_killed_process_left_in_a_finished_run_are_dropped(tmp_path, tiny_encoder, small_task):

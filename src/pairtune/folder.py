@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ class RunFolder:
 
     def _check_same(self, asked: dict[str, Any]) -> None:
         found = json.loads((self.path / "recipe.json").read_text())
+        with suppress(ValueError):  # of a version that had fewer settings: the others are at their defaults
+            found["recipe"] = Recipe.model_validate(found["recipe"]).model_dump(mode="json", exclude={"seeds"})
         if found != asked:
             changed = ", ".join(_differences(found, asked))
             raise UserError(f"{self.path} holds a run with other settings ({changed}): give another --out, or --overwrite")

@@ -99,8 +99,8 @@ class Stage(Settings):
 class Recipe(Settings):
     """What `train.run` follows. Stages are trained one after the other, each from the best epoch of the one before.
 
-    dev: "rotating" puts train and dev together and holds out another tenth for each seed, so that seeds 1 to 10 are a
-    cross-validation: for data with so little dev that a choice on it is luck.
+    dev: "rotating" puts train and dev together and holds out another tenth for each seed, so that seeds 1 to 10, with
+    select = "last", are a cross-validation: for data with so little dev that a choice on it is luck.
     """
 
     name: str = Field(min_length=1, pattern=r"^[\w.+-]+(/[\w.+-]+)*$")

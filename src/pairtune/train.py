@@ -73,6 +73,8 @@ def run(
         return folder.record()
     task = task or load_task(recipe.task)
     if recipe.dev == "rotating":
+        if any(stage.train.file for stage in recipe.stages):
+            raise UserError('dev = "rotating" holds out pairs of the task, and train.file may have them too: set dev = "given"')
         task = rotate_dev(task, seed)
     for note in task.notes:
         say(f"{task.name}: {note}")
@@ -93,9 +95,9 @@ def run(
 
 
 def run_seeds(recipe: Recipe, seeds: Sequence[int], *, out: Path, **options: Any) -> list[Run]:
-    """Train every seed into its own folder; the best one on dev becomes `out/model`, the first where dev is rotating."""
+    """Train every seed into its own folder; the best one on dev becomes `out/model`."""
     runs = [run(recipe, seed, out=out / f"seed-{seed}", results=out.parent / "results.jsonl", **options) for seed in seeds]
-    best = runs[best_index([one.dev_score() for one in runs]) if recipe.dev == "given" else 0]
+    best = runs[best_index([one.dev_score() for one in runs])]
     copy_whole(out / f"seed-{best.seed}" / "model", out / "model")
     return runs
 

@@ -15,7 +15,8 @@ from pairtune.progress import track
 from pairtune.recipe import OrderSettings
 
 FIRST = 32  # neighbours that are read at once: most pairs fill their group from these, and need none of the others
-AHEAD = (1024, 4096)  # pairs whose neighbours are searched at a time, at least and at most: each search has its latency
+AHEAD = {"cpu": 256, "gpu": 1024}  # pairs whose neighbours are searched at a time, at least: on a GPU a search has its latency
+MOST = 4096  # and at most
 
 
 def order_by_examples(side: Side, settings: OrderSettings, seed: int) -> Order:
@@ -26,7 +27,12 @@ def order_by_examples(side: Side, settings: OrderSettings, seed: int) -> Order:
     """
     reach = Reach(side, find_candidates(side, settings, settings.neighbours), settings.neighbours)
     keys = (side.text.tolist(), side.other.tolist()) if settings.drop_identical else ()
-    return gather_groups(reach, shuffle_rows(len(side), seed), settings.group, keys)
+    return gather_groups(reach, shuffle_rows(len(side), seed), settings.group, keys, pairs_ahead(side, settings.group))
+
+
+def pairs_ahead(side: Side, group: int) -> int:
+    """How many pairs are searched at a time: a part of what all anchors will be, within limits."""
+    return int(np.clip(len(side) // (4 * group), AHEAD["cpu" if side.device == "cpu" else "gpu"], MOST))
 
 
 def gather_groups(
@@ -34,20 +40,21 @@ def gather_groups(
     visits: Sequence[int] | np.ndarray,
     size: int,
     keys: Sequence[Sequence[int]] = (),
+    ahead: int = MOST,
 ) -> Order:
     """The greedy pass of Algorithm 1.
 
     find_near: from (b,) pairs whose turn comes next, and which pairs are used (kept up to date), to a function from a place
     among them to the pairs near that one, nearest first, -1 for none. visits: all pairs, in the order of the visits.
-    keys: for each key, a number per pair; two pairs of one number never share a group.
+    keys: for each key, a number per pair; two pairs of one number never share a group. ahead: how many pairs at a time.
     """
     used = bytearray(len(visits) + 1)
     used[-1] = 1  # what -1 reads: no neighbour is never free
     flags = np.frombuffer(used, np.uint8)  # the same memory
     result: list[int] = []
     sizes: list[int] = []
-    ahead = int(np.clip(len(visits) // (4 * size), *AHEAD))
-    for soon in track(unused_ahead(np.asarray(visits), flags, ahead), f"groups of neighbours, {ahead:,} pairs at a time"):
+    rounds = unused_ahead(np.asarray(visits), flags, ahead)
+    for soon in track(rounds, f"groups of neighbours, rounds of {ahead:,} pairs out of {len(visits):,}"):
         near = find_near(soon, flags) if size > 1 else _nothing
         for place, anchor in enumerate(soon.tolist()):
             if used[anchor]:
@@ -72,7 +79,7 @@ def gather_groups(
 def unused_ahead(visits: np.ndarray, used: np.ndarray, ahead: int) -> Iterator[np.ndarray]:
     """The visits, `ahead` at a time, without the pairs that are used by then.
 
-    Most are: of 10,000 and more, in groups of eight, the neighbours of a quarter are all that is searched.
+    Most are: of 10,000 and more, in groups of eight, the neighbours of a fifth to a third are all that is searched.
     """
     while len(visits):
         visits = visits[used[visits] == 0]
@@ -127,26 +134,30 @@ class Near:
         self.reach, self.pairs, self.texts, self.used = reach, pairs, found.texts, used  # texts: (b, c)
         first = reach.written[found.texts[:, :FIRST]]
         self.first, self.skipped = first.tolist(), found.start.tolist()
-        self.several: dict[int, list[int]] = {}  # the columns of texts that stand more than once
-        for place, column in np.argwhere(first < -1).tolist():
-            self.several.setdefault(place, []).append(column)
+        self.several = (first < -1).any(axis=1).tolist()  # a text among them stands more than once
 
     def __call__(self, place: int) -> Iterator[int]:
         """The pairs near the one at this place."""
-        first, begin, end = self.first[place], self.skipped[place], 1 + self.reach.count
-        if place not in self.several:
-            return chain(first[begin or 1 : end], self._far(place, end))
-        own = int(first[0] >= 0)
-        near: list[int] = []
-        end += own - 1
-        for column in (*self.several[place], len(first)):
-            near += first[max(own, begin) : min(column, end)]
-            if column < min(len(first), end):
-                others = self.reach.pairs_of_text(first[column], self.pairs[place])
-                near += others[: end - column] if column >= begin else []
-                end = max(0, end - len(others) + 1)
-            own = column + 1
-        return chain(near, self._far(place, end))
+        if self.several[place]:
+            return chain.from_iterable(self._spread(place))
+        end = 1 + self.reach.count
+        return chain(self.first[place][self.skipped[place] or 1 : end], self._far(place, end))
+
+    def _spread(self, place: int) -> Iterator[Iterable[int]]:
+        """The same where texts among the first stand more than once."""
+        first, begin = self.first[place], self.skipped[place]
+        at = int(first[0] >= 0)  # where to go on reading
+        end = at + self.reach.count
+        for column, written in enumerate(first):
+            if written < -1:
+                yield first[max(at, begin) : min(column, end)]
+                at = column + 1
+                if column < end:
+                    others = self.reach.pairs_of_text(written, self.pairs[place])
+                    yield others[: end - column] if column >= begin else ()
+                    end = max(0, end - len(others) + 1)
+        yield first[max(at, begin) : end]
+        yield self._far(place, end)
 
     def _far(self, place: int, end: int) -> Iterator[int]:
         """The neighbours after the first, which nobody looks at before all those are used."""

@@ -72,7 +72,7 @@ class Side:
     def encoded(self, vectors: np.ndarray | Tensor, own: np.ndarray | None = None, device: str = "cpu") -> Side:
         """The same side with a vector for each distinct text, and each pair's own similarity where a margin is asked for."""
         if device == "cpu" or isinstance(vectors, np.ndarray):
-            vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+            vectors = np.ascontiguousarray(to_array(vectors), dtype=np.float32)
         if vectors.ndim != 2 or len(vectors) != len(self.texts):
             shape = tuple(vectors.shape)
             raise UserError(f"vectors of shape {shape} for {len(self.texts)} distinct texts: give one vector per text")

@@ -10,7 +10,7 @@ import numpy as np
 
 from pairtune.errors import UserError
 from pairtune.pairs import PairSet, Task
-from pairtune.tasks.info import share
+from pairtune.tasks.info import distinct, share
 
 PARTS = 10
 
@@ -23,14 +23,18 @@ def rotate_dev(task: Task, seed: int) -> Task:
     both = join(task.train, task.dev)
     groups = list(map(str, both.query)) if task.kind == "ranking" else connect(both.left, both.right)
     part = (seed - 1) % PARTS
-    dev = number_parts(groups) == part
-    if not dev.any() or dev.all():
+    held_out = number_parts(groups) == part
+    train, dev = both.take(~held_out), both.take(held_out)
+    alike = task.kind != "retrieval" and len(np.unique(dev.label)) == 1  # nothing to tell apart
+    if not len(dev) or not len(train) or alike:
+        found = f"has {len(dev)} pairs, all labelled {dev.label[0]:g}" if alike else f"has {len(dev)} pairs"
         raise UserError(
-            f'task {task.name}: dev = "rotating" finds no tenth number {part + 1} of {len(both)} pairs, which fall into '
-            f'{len(set(groups))} groups that share no text or query: take another seed, or dev = "given"'
+            f'task {task.name}: dev = "rotating": tenth {part + 1} of {len(both)} pairs, which fall into {len(set(groups))} '
+            f'groups that share no text or query, {found}: take another seed, or dev = "given"'
         )
-    note = f"dev: tenth {part + 1} of train and dev together, {dev.sum()} of {len(both)} pairs, another one for each seed"
-    return replace(task, train=both.take(~dev), dev=both.take(dev), notes=(*task.notes, note))
+    note = f"dev: tenth {part + 1} of train and dev together, {len(dev)} of {len(both)} pairs, another one for each seed"
+    notes = (*(note for note in task.notes if not note.startswith("dev:")), note)
+    return replace(task, train=train, dev=dev, notes=notes)
 
 
 def join(first: PairSet, second: PairSet) -> PairSet:
@@ -41,7 +45,7 @@ def join(first: PairSet, second: PairSet) -> PairSet:
         np.concatenate([first.label, second.label]),
         query=np.concatenate([first.query, second.query]),
         grade=np.concatenate([first.grade, second.grade]),
-        corpus=first.corpus,
+        corpus=None if first.corpus is None else distinct((*first.corpus, *(second.corpus or ()))),
     )
 
 
