@@ -182,6 +182,8 @@ def test_neighbours_are_those_of_a_full_sort(search, monkeypatch):
     expected, values = sorted_neighbours(vectors, 60)
     assert ids.tolist() == expected.tolist()
     assert np.allclose(similarities, values, atol=1e-6)
+    again, none = search_device(vectors, 60, "cpu", similar=False)(np.arange(130))
+    assert again.tolist() == expected.tolist() and none.shape == (130, 0)
 
 
 @settings(max_examples=40, deadline=None)

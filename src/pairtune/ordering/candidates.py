@@ -31,7 +31,7 @@ def find_candidates(side: Side, settings: OrderSettings, count: int) -> Callable
     drop_identical leaves out the text itself; skip_nearest = p > 0 the text itself and the p nearest others;
     margin all those j with cos(i, j) > cos(left_i, right_i) + margin, the text itself (cosine 1) among them.
     """
-    search = find_nearest(require_vectors(side), count, side.device)
+    search = find_nearest(require_vectors(side), count, side.device, similar=settings.margin is not None)
     skipped = settings.skip_nearest + 1 if settings.skip_nearest else int(settings.drop_identical)
 
     def find(pairs: np.ndarray) -> Candidates:

@@ -21,8 +21,8 @@ FEW = 4  # times the candidates: so few vectors are all compared
 MANY = 2**16  # vectors: below, float32 products with all cost less than coarse ones and a second look
 
 
-def search_device(vectors: np.ndarray | Tensor, count: int, device: str) -> Search:
-    """For each of the (D, n) vectors the `count` < D nearest others by cosine.
+def search_device(vectors: np.ndarray | Tensor, count: int, device: str, *, similar: bool = True) -> Search:
+    """For each of the (D, n) vectors the `count` < D nearest others by cosine; without `similar`, (b, 0) similarities.
 
     Exact: what coarse scores leave out is proved to be farther away, row by row, by the bound on their error; rows
     where that does not succeed are compared with all vectors in float64.
@@ -41,7 +41,7 @@ def search_device(vectors: np.ndarray | Tensor, count: int, device: str) -> Sear
     def find(rows: np.ndarray) -> Found:
         places = torch.from_numpy(rows).to(device)
         ids, similarities = search.find(places) if search else compare_with_all(everything, places, count)
-        return ids.to(torch.int32).cpu().numpy(), similarities.cpu().numpy()
+        return ids.to(torch.int32).cpu().numpy(), similarities[:, : count if similar else 0].cpu().numpy()
 
     return Search(find, step)
 

@@ -35,16 +35,19 @@ def require_vectors(side: Side) -> np.ndarray | Tensor:
     return side.vectors
 
 
-def find_nearest(vectors: np.ndarray | Tensor, count: int, device: str = "cpu", exact_below: int = EXACT_BELOW) -> Search:
+def find_nearest(
+    vectors: np.ndarray | Tensor, count: int, device: str = "cpu", exact_below: int = EXACT_BELOW, *, similar: bool = True
+) -> Search:
     """For each vector the `count` nearest others by cosine, or all D - 1 where there are fewer.
 
     vectors: (D, n), as an array or, for a device, a tensor anywhere. ids: -1 where an approximate search found no more.
+    similar: whether similarities are wanted, which a device need not copy otherwise.
     """
     count = min(count, len(vectors) - 1)
     if count < 1:
         return Search(lambda rows: (np.empty((len(rows), 0), np.int32), np.empty((len(rows), 0), np.float32)), BLOCK)
     if device != "cpu":
-        return search_device(vectors, count, device)
+        return search_device(vectors, count, device, similar=similar)
     search = search_exactly if len(vectors) < exact_below else search_approximately
     return search(normalise(to_array(vectors)), count)
 
