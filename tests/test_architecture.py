@@ -21,7 +21,7 @@ LINES = [  # each may import what stands below it, never sideways or up
     ["tasks", "sbert", "engines"],
     ["ordering", "loss", "metrics", "select", "folder"],
     ["pairs", "recipe", "results", "evidence"],
-    ["errors", "progress", "cache"],
+    ["errors", "progress", "cache", "precision"],
 ]
 LEVEL = {name: level for level, names in enumerate(LINES) for name in names}
 

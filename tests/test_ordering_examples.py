@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -210,7 +211,6 @@ def test_a_device_finds_exact_neighbours_however_close_the_vectors_are(size, cou
 
 
 def test_rows_that_the_bound_on_coarse_scores_leaves_unsure_are_compared_with_all(monkeypatch):
-    torch = pytest.importorskip("torch")
     rng = np.random.default_rng(8)
     vectors = normalise(0.3 * rng.normal(size=(600, 64)) + rng.normal(size=64))
     search = CoarseSearch(normalise_rows(torch.from_numpy(vectors)), 10, 12)
@@ -267,7 +267,6 @@ def test_approximate_search_that_runs_dry_leaves_pairs_alone_rather_than_astray(
 
 @pytest.mark.cuda
 def test_neighbours_on_cuda_are_those_of_faiss():
-    torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("needs an NVIDIA GPU")
     vectors = normalise(np.random.default_rng(7).normal(size=(5000, 64)))
@@ -278,7 +277,6 @@ def test_neighbours_on_cuda_are_those_of_faiss():
 
 @pytest.mark.cuda
 def test_vectors_that_lie_on_the_device_give_the_order_of_those_that_do_not():
-    torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("needs an NVIDIA GPU")
     vectors = torch.randn(3000, 32, device="cuda")

@@ -7,7 +7,8 @@ import pytest
 
 from pairtune.errors import UserError
 from pairtune.pairs import PairSet, Task
-from pairtune.tasks.rotate import connect, number_parts, rotate_dev
+from pairtune.tasks.info import connect
+from pairtune.tasks.rotate import number_parts, rotate_dev
 
 
 def make_task(kind="regression", count=60, shared=3):

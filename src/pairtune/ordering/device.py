@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pairtune.ordering.search import Found, Search
+from pairtune.precision import float32_products
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 ROWS = 2048  # vectors whose neighbours are searched at a time
-SCORES = 2**30  # coarse scores held at a time: 4 GB, or a quarter of what is free
+SCORES = 2**30  # scores held at a time: 4 GB, or a quarter of what is free
 AGAIN = 2**27  # numbers of the candidates' vectors held at a time: 512 MB
 SPARE = 16  # candidates beyond those asked for, or a sixteenth of them: room for the error of the coarse scores
 FEW = 4  # times the candidates: so few vectors are all compared
-MANY = 2**16  # vectors: below, float32 products with all cost less than coarse ones and a second look
+MANY = 2**16  # vectors: below, by the count of bytes and products, float32 ones with all are less work than a second look
 
 
 def search_device(vectors: np.ndarray | Tensor, count: int, device: str, *, similar: bool = True) -> Search:
@@ -114,7 +113,7 @@ class FineSearch:
 
     def find(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """(b, count) ids and float32 cosines of (b,) rows, nearest first."""
-        with exact_products():
+        with float32_products("ieee"):  # also where someone has allowed TF32
             scores = self.everything[rows] @ self.right.T
         return self.pieces.choose(scores, rows, ordered=True)
 
@@ -151,20 +150,6 @@ class CoarseSearch:
         if len(unsure):
             ids[unsure], best[unsure] = compare_with_all(self.everything, rows[unsure], self.count)
         return ids, best
-
-
-@contextmanager
-def exact_products() -> Iterator[None]:
-    """Products of float32 in float32, also where someone has allowed TF32."""
-    import torch
-
-    products: Any = torch.backends.cuda.matmul
-    before = products.fp32_precision
-    products.fp32_precision = "ieee"
-    try:
-        yield
-    finally:
-        products.fp32_precision = before
 
 
 def multiply_halves(left: Tensor, right: Tensor) -> Tensor:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pairtune.precision import float32_products
 from pairtune.progress import track
 from pairtune.sbert.attention import why_padded
 from pairtune.sbert.packing import Tokens, shared_tokens
@@ -57,19 +58,9 @@ def embed(
     return torch.cat(parts)[order.to(parts[0].device)]
 
 
-@contextmanager
-def quick_products(kind: str) -> Iterator[None]:
-    """On a GPU, products of float32 by its TF32 units: 10 bits of each factor, sums in float32; cosines move by about 1e-4."""
-    if kind != "cuda":
-        yield
-        return
-    products: Any = torch.backends.cuda.matmul  # not torch.set_float32_matmul_precision: torch refuses to mix the two
-    before = products.fp32_precision
-    products.fp32_precision = "tf32"
-    try:
-        yield
-    finally:
-        products.fp32_precision = before
+def quick_products(kind: str) -> AbstractContextManager[None]:
+    """On a GPU, products of float32 by its TF32 units: cosines move by about 1e-4."""
+    return float32_products("tf32") if kind == "cuda" else nullcontext()
 
 
 def _embed_chunk(

@@ -78,6 +78,24 @@ def in_tenth(keys: Sequence[str]) -> np.ndarray:
     return np.array([key in chosen for key in keys], dtype=bool)
 
 
+def connect(left: Sequence[str], right: Sequence[str]) -> list[str]:
+    """A name for each pair: the same for pairs that share a text, directly or through others.
+
+    >>> connect(["a", "b", "c"], ["x", "y", "x"])
+    ['x', 'y', 'x']
+    """
+    name = {text: text for text in (*left, *right)}
+
+    def root(text: str) -> str:
+        while name[text] != text:
+            name[text] = text = name[name[text]]
+        return text
+
+    for one, other in zip(left, right, strict=True):
+        name[root(one)] = root(other)
+    return [root(text) for text in right]
+
+
 def distinct(texts: Iterable[str]) -> tuple[str, ...]:
     """The texts without repetitions, in order of first occurrence."""
     return tuple(dict.fromkeys(texts))

@@ -10,8 +10,7 @@ import numpy as np
 from pairtune.errors import UserError
 from pairtune.pairs import PairSet
 from pairtune.tasks.files import need_file, pick_columns, read_delimited
-from pairtune.tasks.info import Splits, TaskInfo, distinct, fold, in_tenth
-from pairtune.tasks.rotate import connect
+from pairtune.tasks.info import Splits, TaskInfo, connect, distinct, fold, in_tenth
 
 TRAIN_PAIRS = 800  # the first pairs of the file; the rest is test
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pairtune.errors import UserError
 from pairtune.pairs import PairSet, Task
-from pairtune.tasks.info import distinct, share
+from pairtune.tasks.info import connect, distinct, share
 
 PARTS = 10
 
@@ -33,8 +33,8 @@ def rotate_dev(task: Task, seed: int) -> Task:
             f'groups that share no text or query, {found}: take another seed, or dev = "given"'
         )
     note = f"dev: tenth {part + 1} of train and dev together, {len(dev)} of {len(both)} pairs, another one for each seed"
-    notes = (*(note for note in task.notes if not note.startswith("dev:")), note)
-    return replace(task, train=train, dev=dev, notes=notes)
+    others = (said for said in task.notes if not said.startswith("dev:"))
+    return replace(task, train=train, dev=dev, notes=(*others, note))
 
 
 def join(first: PairSet, second: PairSet) -> PairSet:
@@ -47,24 +47,6 @@ def join(first: PairSet, second: PairSet) -> PairSet:
         grade=np.concatenate([first.grade, second.grade]),
         corpus=None if first.corpus is None else distinct((*first.corpus, *(second.corpus or ()))),
     )
-
-
-def connect(left: Sequence[str], right: Sequence[str]) -> list[str]:
-    """A name for each pair: the same for pairs that share a text, directly or through others.
-
-    >>> connect(["a", "b", "c"], ["x", "y", "x"])
-    ['x', 'y', 'x']
-    """
-    name = {text: text for text in (*left, *right)}
-
-    def root(text: str) -> str:
-        while name[text] != text:
-            name[text] = text = name[name[text]]
-        return text
-
-    for one, other in zip(left, right, strict=True):
-        name[root(one)] = root(other)
-    return [root(text) for text in right]
 
 
 def number_parts(groups: Sequence[str]) -> np.ndarray:
