@@ -41,16 +41,28 @@ def texts(driver, selector: str) -> list[str]:
     return [element.text for element in driver.find_elements("css selector", selector)]
 
 
-def wait_for(driver, selector: str, many: int = 1):
+def wait_until(driver, condition):
+    """What the condition returns once it is true; an element that was replaced meanwhile is looked for again."""
+    from selenium.common.exceptions import StaleElementReferenceException
     from selenium.webdriver.support.ui import WebDriverWait
 
-    return WebDriverWait(driver, 20).until(
-        lambda _: (
+    return WebDriverWait(driver, 30, ignored_exceptions=[StaleElementReferenceException]).until(lambda _: condition())
+
+
+def wait_for(driver, selector: str, many: int = 1):
+    return wait_until(
+        driver,
+        lambda: (
             len(found := driver.find_elements("css selector", selector)) >= many
             and all(e.is_displayed() for e in found)
             and found
-        )
+        ),
     )
+
+
+def wait_for_text(driver, selector: str, part: str) -> list[str]:
+    """The texts of the elements once one of them has the part in it."""
+    return wait_until(driver, lambda: (found := texts(driver, selector)) and any(part in text for text in found) and found)
 
 
 def test_typing_a_text_shows_both_lists_best_first(browser, url, both):
@@ -68,11 +80,31 @@ def test_typing_a_text_shows_both_lists_best_first(browser, url, both):
     assert "of 8 texts" in browser.find_element("id", "search-status").text
 
 
+LATE = """
+const asked = window.fetch;
+window.fetch = (path, rest) => path !== "api/about" ? asked(path, rest)
+  : new Promise((resolve) => setTimeout(resolve, 1500)).then(() => asked(path, rest));
+"""
+
+
+def test_a_text_typed_before_the_server_has_said_what_it_serves_is_searched(browser, url):
+    from selenium.webdriver.common.keys import Keys
+
+    late = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": LATE})
+    try:
+        browser.get(url)
+        wait_for(browser, "#query").pop().send_keys("remove a file", Keys.ENTER)
+        wait_for(browser, "#found article", 2)
+        assert "of 8 texts" in browser.find_element("id", "search-status").text
+        assert "8 texts of" in browser.find_element("id", "served").text
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", late)
+
+
 def test_markup_in_the_corpus_stays_text(browser, url):
     browser.get(url)
     wait_for(browser, "#query").pop().send_keys("document title script")
-    found = wait_for(browser, ".tuned .text", len(CORPUS))
-    assert CORPUS[5] in [element.text for element in found]
+    assert len(wait_for_text(browser, ".tuned .text", CORPUS[5])) == len(CORPUS)
     assert browser.title == "pairtune" and not browser.find_elements("css selector", ".text b, .text script")
 
 
@@ -81,7 +113,7 @@ def test_two_texts_are_scored_from_the_keyboard_alone(browser, url, both):
     from selenium.webdriver.common.keys import Keys
 
     browser.get(url)
-    wait_for(browser, "#query")
+    wait_for(browser, "#query:focus")
     keys = ActionChains(browser)
     keys.key_down(Keys.SHIFT).send_keys(Keys.TAB).key_up(Keys.SHIFT).send_keys(Keys.ARROW_RIGHT, Keys.TAB, "a red car", Keys.TAB)
     keys.send_keys("a crimson automobile").key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(Keys.CONTROL).perform()
@@ -116,6 +148,7 @@ def test_the_page_asks_for_the_token_until_it_is_right(browser, both):
     with serving(both, token="correct-horse") as url:
         browser.get(url)
         wait_for(browser, "#ask[open] #token").pop().send_keys("wrong", Keys.ENTER)
+        wait_for_text(browser, "#ask-hint", "That was not it")
         wait_for(browser, "#ask[open] #token").pop().send_keys("correct-horse", Keys.ENTER)
         wait_for(browser, "#query").pop().send_keys("remove a file", Keys.ENTER)
         assert len(wait_for(browser, ".tuned li", len(CORPUS))) == len(CORPUS)
@@ -128,8 +161,7 @@ def test_the_description_page_lists_the_routes_and_tries_one(browser, url):
     routes = [title.replace(" ", "") for title in texts(browser, "article h2")]
     assert routes == ["GET/api/about", "POST/api/search", "POST/api/score"]
     browser.find_elements("css selector", "article button")[2].click()
-    wait_for(browser, "article:nth-child(3) pre")
-    assert '"scores"' in browser.find_element("css selector", "article:nth-child(3) pre").text
+    assert wait_for_text(browser, "article:nth-child(3) pre", '"scores"')[0].startswith("200")
 
 
 def test_the_page_fits_a_phone(browser, url):
