@@ -22,18 +22,39 @@ if TYPE_CHECKING:
 SEARCH_BLOCK = 256  # queries held against the whole corpus at a time
 
 
+class Embeddings:
+    """The unit vectors that a model gives to texts: each distinct text is encoded once, whoever asks for it again."""
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        """model: its weights stay as they are from now on."""
+        self.model = model
+        self._row: dict[str, int] = {}
+        self._vectors: np.ndarray | None = None
+
+    def __call__(self, texts: Sequence[str], what: str = "encoding") -> np.ndarray:
+        """(N, n) vectors of the texts; of the new ones those of equally many tokens are encoded together."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._row]
+        if new or self._vectors is None:
+            prompt = self.model.prompts.get(self.model.default_prompt_name) if self.model.default_prompt_name else None
+            vectors = torch.nn.functional.normalize(embed(self.model, new, what, prompt=prompt or "")).cpu().numpy()
+            self._row |= {text: place for place, text in enumerate(new, len(self._row))}
+            self._vectors = vectors if self._vectors is None else np.concatenate([self._vectors, vectors])
+        return self._vectors[[self._row[text] for text in texts]]
+
+    def score(self, left: Sequence[str], right: Sequence[str]) -> np.ndarray:
+        """(N,) the cosine of each pair."""
+        vectors = self([*left, *right])
+        return np.einsum("ij,ij->i", vectors[: len(left)], vectors[len(left) :])
+
+
 def encode(model: SentenceTransformer, texts: Sequence[str], what: str = "encoding") -> np.ndarray:
-    """(N, n) unit vectors of the texts, each distinct text encoded once, those of equally many tokens together."""
-    row = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-    prompt = model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
-    vectors = torch.nn.functional.normalize(embed(model, list(row), what, prompt=prompt or ""))
-    return vectors.cpu().numpy()[[row[text] for text in texts]]
+    """(N, n) unit vectors of the texts."""
+    return Embeddings(model)(texts, what)
 
 
 def score_pairs(model: SentenceTransformer, left: Sequence[str], right: Sequence[str]) -> np.ndarray:
     """(N,) the cosine of each pair."""
-    vectors = encode(model, [*left, *right])
-    return np.einsum("ij,ij->i", vectors[: len(left)], vectors[len(left) :])
+    return Embeddings(model).score(left, right)
 
 
 @dataclass(frozen=True)
@@ -62,13 +83,13 @@ def find_best(scores: np.ndarray, hits: Sequence[np.ndarray]) -> Hits:
     return Hits(first_hit_ranks(scores, hits), places[0], right, places[1], rival)
 
 
-def rank_hits(model: SentenceTransformer, pairs: PairSet, positive_above: float) -> Hits:
+def rank_hits(embeddings: Embeddings, pairs: PairSet, positive_above: float) -> Hits:
     """What each query finds in the corpus, a block of queries at a time."""
     assert pairs.corpus is not None
     first = dict(zip(reversed(pairs.query), reversed(pairs.left), strict=True))
     queries = [first[query] for query in distinct_queries(pairs.query)]
-    corpus = encode(model, pairs.corpus, "encoding the corpus")
-    vectors = encode(model, queries, "encoding the queries")
+    corpus = embeddings(pairs.corpus, "encoding the corpus")
+    vectors = embeddings(queries, "encoding the queries")
     hits = find_hits(pairs, positive_above)
     blocks = [slice(start, start + SEARCH_BLOCK) for start in range(0, len(queries), SEARCH_BLOCK)]
     found = [find_best(vectors[block] @ corpus.T, hits[block]) for block in track(blocks, "searching")]
@@ -76,7 +97,7 @@ def rank_hits(model: SentenceTransformer, pairs: PairSet, positive_above: float)
 
 
 def evaluate_pairs(
-    model: SentenceTransformer,
+    embeddings: Embeddings,
     pairs: PairSet,
     metrics: Sequence[str],
     positive_above: float,
@@ -88,13 +109,13 @@ def evaluate_pairs(
     keep: is shown what the metrics are made from, (N,) scores, or the hits of a search.
     """
     if pairs.corpus is not None:
-        keep(hits := rank_hits(model, pairs, positive_above))
+        keep(hits := rank_hits(embeddings, pairs, positive_above))
         return score_ranks(hits.rank, metrics)
-    keep(scores := score_pairs(model, pairs.left, pairs.right))
+    keep(scores := embeddings.score(pairs.left, pairs.right))
     if "F1" not in metrics:
         return score_split(pairs, scores, metrics, positive_above=positive_above)
     # dev only: a threshold tuned on test would leak
-    on_dev = scores if dev is None or dev is pairs else score_pairs(model, dev.left, dev.right)
+    on_dev = scores if dev is None or dev is pairs else embeddings.score(dev.left, dev.right)
     threshold = best_threshold(on_dev, (dev or pairs).positives(positive_above))
     values = score_split(pairs, scores, metrics, positive_above=positive_above, threshold=threshold)
     return {**values, "threshold": threshold}
@@ -108,8 +129,11 @@ def evaluate_task(
 ) -> dict[str, dict[str, float]]:
     """The task's metrics on each of the splits; what they are made from goes into `keep`."""
     kept = {} if keep is None else keep
+    embeddings = Embeddings(model)
     return {
-        name: evaluate_pairs(model, task.split(name), task.metrics, task.threshold, task.dev, partial(kept.__setitem__, name))
+        name: evaluate_pairs(
+            embeddings, task.split(name), task.metrics, task.threshold, task.dev, partial(kept.__setitem__, name)
+        )
         for name in splits
     }
 
@@ -135,7 +159,7 @@ class PairEvaluator(SentenceEvaluator):
 
     def __call__(self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1) -> dict[str, float]:
         """Score the split; the host logs the figures and puts them on the model card."""
-        values = evaluate_pairs(model, self.pairs, self.metrics, self.positive_above)
+        values = evaluate_pairs(Embeddings(model), self.pairs, self.metrics, self.positive_above)
         named = {f"{self.name}_{key}": value for key, value in values.items()}
         self.store_metrics_in_model_card_data(model, named, epoch, steps)
         return named
