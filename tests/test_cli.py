@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pairtune.cli import app
+from pairtune.errors import UserError
 from pairtune.tasks import TASKS, load_task
 
 runner = CliRunner()
@@ -137,6 +138,15 @@ def test_inspect_shows_that_neighbours_make_harder_batches(tmp_path, tiny_encode
     found = json.loads(call("inspect", "stdlib/demo", *words, "--json"))
     assert found["examples"]["negative_similarity"] > found["uniform"]["negative_similarity"]
     assert "group of" in call("inspect", "stdlib/demo", *words, env={"COLUMNS": "200"})
+
+
+def test_inspect_looks_at_ones_own_pairs_without_a_recipe(tmp_path, tiny_encoder):
+    path = tmp_path / "mine.csv"
+    path.write_text("left,right\n" + "".join(f"question {word},answer {word}\n" for word in range(60)))
+    words = ["--set", f'encoder="{tiny_encoder}"']
+    assert "own/positives: 48 pairs in batches of" in call("inspect", "--data", path, *words, env={"COLUMNS": "200"})
+    result = CliRunner().invoke(app, ["inspect"])
+    assert isinstance(result.exception, UserError) and "nothing to inspect: name a recipe" in str(result.exception)
 
 
 def test_shuffle_writes_every_row_once(tmp_path):

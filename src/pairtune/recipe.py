@@ -62,7 +62,7 @@ class TrainSettings(Settings):
     """How long, how fast, and on what part of the data.
 
     pairs: at most so many of the task's training pairs, drawn by seed. file: a Parquet file to train on instead of them,
-    in its own order unless `order` says otherwise, read as it is needed; columns: its left, right and label column.
+    read as it is needed (order.by = "original" keeps its order); columns: its left, right and label column.
     report_to: where the host sends the figures of the training as well, such as tensorboard. fast: no padding, each text of
     a batch once, fused losses, captured steps, where model and device allow it; the same losses as without, up to rounding and
     to what dropout draws. dropout: "first-epoch" trains the later epochs without, which is what the paper's released code does.

@@ -25,7 +25,7 @@ app = typer.Typer(
 WIDE = 140  # columns of a table that goes to a file or a pipe, where no window cuts it
 screen = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE)
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one flat JSON object instead of a table.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of text, for programs.")]
 DataFile = Annotated[Path | None, typer.Option("--data", help="Your own pairs: .csv, .tsv, .jsonl or .parquet.")]
 LeftColumn = Annotated[str, typer.Option("--left", help="With --data: the column of the left text.")]
 RightColumn = Annotated[str, typer.Option("--right", help="With --data: the column of the right text.")]

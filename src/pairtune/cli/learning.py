@@ -30,11 +30,15 @@ if TYPE_CHECKING:
 
 @app.command()
 def train(
-    recipe: Annotated[str | None, typer.Argument(help="A .toml file, or a shipped recipe such as stsb/combo.")] = None,
+    recipe: Annotated[
+        str | None, typer.Argument(help="A .toml file, or a shipped recipe such as stsb/combo; with --data it may be left out.")
+    ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: loss.temperature=0.05")] = None,
     model: Annotated[str | None, typer.Option(help="Encoder: minilm, mpnet, a folder, or a name on the hub.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas: 1,2,3,4,5")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; default runs/<recipe>.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run; default runs/<recipe>, with --data runs/<name of the file>.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Throw away what is in the folder.")] = False,
     data: DataFile = None,
@@ -70,9 +74,15 @@ def recipes() -> None:
 
 @app.command()
 def inspect(
-    recipe: Annotated[str, typer.Argument(help="A .toml file, or a shipped recipe such as cqa-a/bsc.")],
+    recipe: Annotated[
+        str | None, typer.Argument(help="A .toml file, or a shipped recipe such as cqa-a/bsc; with --data it may be left out.")
+    ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: order.group=4")] = None,
     pairs: Annotated[int, typer.Option(help="Look at that many training pairs, 0 for all.")] = 5000,
+    data: DataFile = None,
+    left: LeftColumn = "left",
+    right: RightColumn = "right",
+    label: LabelColumn = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Show what the batches of each order are like, before training anything."""
@@ -80,8 +90,11 @@ def inspect(
     from pairtune.recipe import read_recipe
     from pairtune.report.batches import describe_hardest, summarise_orders, table_of_orders
 
-    chosen = read_recipe(recipe, settings or ())
-    material, found = inspect_recipe(chosen, choose_task(chosen.task, None), pairs)
+    own = read_own_data(data, left, right, label)
+    if recipe is None and own is None:
+        raise UserError("nothing to inspect: name a recipe (pairtune recipes lists them), or give your own pairs with --data")
+    chosen = read_recipe(recipe or default_recipe(own), settings or ())
+    material, found = inspect_recipe(chosen, own or choose_task(chosen.task, None), pairs)
     if as_json:
         print(json.dumps(summarise_orders(found)))
         return

@@ -20,7 +20,9 @@ Preset = Annotated[str, typer.Option(help="Settings of the paper's text (paper) 
 
 @app.command()
 def reproduce(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="1 to 6, open, best (best:TASK), all, a task, or a recipe.")],
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="1 to 6, open, best (best:TASK), all, a task, or a recipe of these.")
+    ],
     model: Annotated[str, typer.Option(help="Encoder: minilm, mpnet, a folder, or a name on the hub.")] = "minilm",
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "1,2,3,4,5",
     jobs: Annotated[int, typer.Option(help="Runs at once; 0: one for every two cores.")] = 0,

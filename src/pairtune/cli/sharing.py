@@ -43,7 +43,7 @@ def serve(
     port: Annotated[int, typer.Option(help="Which port; 0 takes any that is free.")] = 8000,
     token: Annotated[str | None, typer.Option(envvar="PAIRTUNE_TOKEN", help="What the API and the page ask for.")] = None,
 ) -> None:
-    """Open a local page, and a JSON API, to try a model: search, score two texts, score a list."""
+    """Serve a local page, and a JSON API, to try a model: search, score two texts, score a list."""
     from pairtune.serve import serve as serve_model
 
     serve_model(model, corpus=corpus, column=column, original=original, host=host, port=port, token=token)

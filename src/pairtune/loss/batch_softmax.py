@@ -48,7 +48,7 @@ def batch_softmax_loss(
 ) -> Tensor:
     """L = L0 + L1: each left text finds its right text among those of the batch, and each right text its left one.
 
-    L0 = 1/m Σᵢ [yᵢ > t] (log Σⱼ exp Sᵢⱼ − Sᵢᵢ) with S = QAᵀ/τ, and L1 is the same of Sᵀ (eq. 1–3, 6).
+    L0 = 1/m Σᵢ [yᵢ > t] (log Σⱼ exp Sᵢⱼ − Sᵢᵢ) with S = QAᵀ/τ, and L1 is the same of Sᵀ (eq. 1–3).
     Pairs with yᵢ ≤ t have no term of their own but stay in every sum over j.
 
     left, right: (m, n), Q and A before normalisation. labels: (m,), or None when all pairs are positive.

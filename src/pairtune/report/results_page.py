@@ -36,9 +36,11 @@ score is a mean over queries, the interval comes from drawing queries (the same 
 elsewhere it is Welch's, over seeds. Which recipe to take is in [choosing](choosing.md); what was tried, and failed, in the
 [experiments](experiments.md).
 
+The records come with the source, and what has a record is not trained again; to repeat the runs, name another folder:
+
 ```bash
-pairtune reproduce all --model minilm --seeds 1,2,3,4,5 --jobs 8
-pairtune tables 2
+pairtune reproduce all --model minilm --seeds 1,2,3,4,5 --jobs 8 --set train.precision=bf16 --results again
+pairtune tables 2 --results again
 ```"""
 
 RELEASED_SAYS = """Rows whose settings are others in the authors' code than in the text (`recipes/released`): the mean of the two

@@ -132,9 +132,9 @@ def _part(pairs: PairSet, kind: Kind) -> PairSet:
 def _check(pairs: PairSet, kind: Kind, which: str) -> None:
     """Every split must be worth a metric."""
     if kind == "regression" and len(np.unique(pairs.label)) < 2:
-        raise UserError(f"{which} has one label only: give more pairs, or another seed")
+        raise UserError(f"{which} has one label only: give more pairs, or read_table another seed")
     positive = pairs.positives()
     if kind != "regression" and not positive.any():
-        raise UserError(f"{which} has no positive pair: give more pairs, or another seed")
+        raise UserError(f"{which} has no positive pair: give more pairs, or read_table another seed")
     if kind == "classification" and positive.all():
-        raise UserError(f"{which} has no negative pair: give more pairs, or another seed")
+        raise UserError(f"{which} has no negative pair: give more pairs, or read_table another seed")
