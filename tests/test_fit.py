@@ -117,6 +117,20 @@ def test_no_color_is_respected_in_a_terminal():
     assert not COLOUR.search(in_a_terminal([*PROGRAM, "--help"], NO_COLOR="1"))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="torch has GNU's OpenMP on Linux")
+def test_threads_that_wait_for_each_other_leave_the_cores_to_others_unless_the_user_says_otherwise(tiny_encoder):
+    def waiting(**given):
+        clean = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+        command = [*PROGRAM, "score", tiny_encoder, "--left", "a", "--right", "b"]
+        asked = {**clean, "OMP_DISPLAY_ENV": "VERBOSE", **given}
+        said = subprocess.run(command, env=asked, capture_output=True, text=True, check=True).stderr
+        return re.findall(r"GOMP_SPINCOUNT = '(\d+)'", said)[0]
+
+    assert waiting() == "1000"
+    assert waiting(GOMP_SPINCOUNT="77") == "77"
+    assert waiting(OMP_WAIT_POLICY="PASSIVE") == "0"
+
+
 SLOW = """
 import pairtune.progress as progress, time
 progress.QUIET_SECONDS = progress.LOG_EVERY_SECONDS = 0.05

@@ -44,8 +44,18 @@ def options(
 
         print(__version__)
         raise typer.Exit
+    share_cores()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+
+def share_cores() -> None:
+    """Let torch's threads sleep soon when they wait for each other; before torch is imported, and unless the user has said how.
+
+    By default they wait busily, and where other programs want the cores too, the one that is waited for cannot run.
+    """
+    if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = "1000"
 
 
 def read_own_data(data: Path | None, left: str, right: str, label: str | None) -> Task | None:
