@@ -131,6 +131,15 @@ def test_threads_that_wait_for_each_other_leave_the_cores_to_others_unless_the_u
     assert waiting(OMP_WAIT_POLICY="PASSIVE") == "0"
 
 
+def test_a_name_that_nobody_can_look_up_is_told_at_once():
+    unset = ("hf_hub_offline", "https_proxy", "all_proxy")
+    reached = {name: value for name, value in os.environ.items() if name.lower() not in unset}
+    command = [*PROGRAM, "score", "minilmm", "--left", "a", "--right", "b"]
+    ran = subprocess.run(command, env={**reached, "HF_ENDPOINT": "https://hub.invalid"}, capture_output=True, text=True)
+    assert ran.returncode == 2 and "encoder 'minilmm' could not be loaded" in ran.stderr
+    assert "Retrying" not in ran.stderr  # it took a minute and a page of such lines
+
+
 SLOW = """
 import pairtune.progress as progress, time
 progress.QUIET_SECONDS = progress.LOG_EVERY_SECONDS = 0.05

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,8 +73,9 @@ def load_encoder(name: str, max_length: int | None = None, device: str | None = 
 
     transformers.utils.logging.disable_progress_bar()
     path = find_encoder(name)
+    offline = not Path(path).exists() and not reaches_hub()
     try:
-        model = SentenceTransformer(path, device=device)
+        model = SentenceTransformer(path, device=device, local_files_only=offline)
     except (OSError, ValueError, KeyError) as problem:
         raise UserError(
             f"encoder {name!r} could not be loaded ({_first_line(problem)}); expected a folder, a name on the "
@@ -80,6 +84,19 @@ def load_encoder(name: str, max_length: int | None = None, device: str | None = 
     if max_length is not None:
         model.max_seq_length = max_length
     return model
+
+
+def reaches_hub() -> bool:
+    """Whether the hub has an address here: without, the host asks for every file six times, and waits half a minute each."""
+    from huggingface_hub import constants
+
+    if any(name.lower() in ("https_proxy", "all_proxy") for name in os.environ):
+        return True  # then others look for the address
+    try:
+        socket.getaddrinfo(urllib.parse.urlsplit(constants.ENDPOINT).hostname, None)
+    except OSError:
+        return False
+    return True
 
 
 def _first_line(problem: BaseException) -> str:
