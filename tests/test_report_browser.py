@@ -67,7 +67,7 @@ return [frame.left + xaxis._offset + xaxis.d2p(j), frame.top + yaxis._offset + y
 def hover(driver, plot, i, j, *expected):
     """What the label says when the mouse is over cell (i, j), as soon as it says what is expected; else what it said last."""
     driver.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", plot)
-    said, deadline = "", time.monotonic() + 10
+    said, deadline = "", time.monotonic() + 30
     while time.monotonic() < deadline and not (said and all(squeeze(text) in said for text in expected)):
         for shift in (1, 0):  # a mouse that comes from elsewhere
             x, y = driver.execute_script(CELL, plot, i, j)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +26,7 @@ from pairtune.errors import UserError
 
 if TYPE_CHECKING:
     from pairtune.pairs import Task
+    from pairtune.recipe import Recipe
     from pairtune.results import Run
 
 
@@ -48,14 +50,11 @@ def train(
     as_json: JsonFlag = False,
 ) -> None:
     """Train a recipe, one run per seed, and keep the model that is best on dev."""
-    from pairtune.recipe import read_recipe
     from pairtune.train import run_seeds
 
     task = read_own_data(data, left, right, label)
-    if recipe is None and task is None:
-        raise UserError("nothing to train: name a recipe (pairtune recipes lists them), or give your own pairs with --data")
     overrides = [*(settings or ()), *([f'encoder="{model}"'] if model else ()), *([f"seeds=[{seeds}]"] if seeds else ())]
-    chosen = read_recipe(recipe or default_recipe(task), overrides)
+    chosen = choose_recipe(recipe, task, overrides, "train")
     folder = out or Path("runs") / (chosen.name.replace("/", "-") if data is None else data.stem)
     try:
         runs = run_seeds(chosen, chosen.seeds, out=folder, task=task, resume=resume, overwrite=overwrite)
@@ -87,13 +86,10 @@ def inspect(
 ) -> None:
     """Show what the batches of each order are like, before training anything."""
     from pairtune.inspection import inspect_recipe
-    from pairtune.recipe import read_recipe
     from pairtune.report.batches import describe_hardest, summarise_orders, table_of_orders
 
     own = read_own_data(data, left, right, label)
-    if recipe is None and own is None:
-        raise UserError("nothing to inspect: name a recipe (pairtune recipes lists them), or give your own pairs with --data")
-    chosen = read_recipe(recipe or default_recipe(own), settings or ())
+    chosen = choose_recipe(recipe, own, settings or (), "inspect")
     material, found = inspect_recipe(chosen, own or choose_task(chosen.task, None), pairs)
     if as_json:
         print(json.dumps(summarise_orders(found)))
@@ -120,10 +116,14 @@ def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("r
     print(f"HP@1 {before:.3f} → {after:.3f}")
 
 
-def default_recipe(task: Task | None) -> str:
-    """Pairs that are all positive are contrasted with each other; labels are learned too where there are any."""
-    positives_only = task is not None and bool((task.train.label == 1).all())
-    return "own/positives" if positives_only else "own/labelled"
+def choose_recipe(name: str | None, own: Task | None, overrides: Sequence[str], what: str) -> Recipe:
+    """The named recipe; for one's own pairs, one that contrasts them, and learns their labels too where there are any."""
+    from pairtune.recipe import read_recipe
+
+    if name is None and own is None:
+        raise UserError(f"nothing to {what}: name a recipe (pairtune recipes lists them), or give your own pairs with --data")
+    positives_only = own is not None and bool((own.train.label == 1).all())
+    return read_recipe(name or ("own/positives" if positives_only else "own/labelled"), overrides)
 
 
 def print_runs(runs: list[Run], folder: Path, as_json: bool) -> None:
