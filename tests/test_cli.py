@@ -140,6 +140,22 @@ def test_inspect_shows_that_neighbours_make_harder_batches(tmp_path, tiny_encode
     assert "group of" in call("inspect", "stdlib/demo", *words, env={"COLUMNS": "200"})
 
 
+def test_the_folder_of_a_run_is_no_encoder_but_says_where_it_is(tmp_path):
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    (tmp_path / "run" / "model" / "modules.json").write_text("[]")
+    result = CliRunner().invoke(app, ["score", str(tmp_path / "run"), "--left", "a", "--right", "b"])
+    assert f"is the folder of a run: its model is {tmp_path / 'run' / 'model'}" in str(result.exception)
+
+
+def test_evaluate_says_what_it_saw_in_ones_own_pairs(tmp_path, tiny_encoder):
+    path = tmp_path / "mine.csv"
+    rows = [f"question {row},answer {row % 7},{row % 2 + 1}\r\n" for row in range(60)]
+    path.write_text("left,right,label\r\n" + "".join(rows) + ",,\r\n  \r\n", newline="")  # as spreadsheets leave it
+    result = CliRunner().invoke(app, ["evaluate", tiny_encoder, "--data", str(path), "--label", "label"])
+    assert result.exit_code == 0
+    assert "mine: labels" in result.stderr and "mine: split by left text: 48 train, 6 dev, 6 test" in result.stderr
+
+
 def test_inspect_looks_at_ones_own_pairs_without_a_recipe(tmp_path, tiny_encoder):
     path = tmp_path / "mine.csv"
     path.write_text("left,right\n" + "".join(f"question {word},answer {word}\n" for word in range(60)))
@@ -171,10 +187,15 @@ def test_recipes_are_listed():
         (["train", "stsb/comb"], "unknown recipe 'stsb/comb'"),
         (["train"], "nothing to train: name a recipe"),
         (["train", "stsb/combo", "--set", "loss.heat=3"], "loss.heat is not a setting; known here: kind, temperature"),
-        (["train", "stsb/combo", "--seeds", "one"], "seeds"),
+        (["train", "stsb/combo", "--seeds", "one"], "--seeds 'one': expected whole numbers"),
         (["evaluate", "minilm", "stbs"], "unknown task 'stbs'; known: stsb, mrpc"),
         (["evaluate", "minilm"], "give either the name of a task"),
-        (["evaluate", "no/such/folder", "stdlib"], "encoder 'no/such/folder' could not be loaded"),
+        (["evaluate", "no/such/folder", "stdlib"], "encoder 'no/such/folder' could not be loaded: there is no such folder"),
+        (["train", "stsb/combo", "--seeds", "1,,2"], "--seeds '1,,2': expected whole numbers from 0 on, separated by commas"),
+        (["train", "stsb/combo", "--seeds", "1,1"], "each once"),
+        (["train", "stsb/combo", "--seeds", "-1"], "whole numbers from 0 on"),
+        (["score", "minilm"], "nothing to score: give both --left TEXT and --right TEXT, or a file"),
+        (["score", "minilm", "--left", "a"], "nothing to score"),
         (["metrics", "stdlib", "--scores", "none.txt"], "none.txt: could not be read"),
         (
             ["metrics", "stdlib", "--split", "tset", "--scores", "none.txt"],

@@ -62,9 +62,13 @@ def test_a_recipe_cannot_be_changed_in_flight():
         read_recipe("stsb/mse").encoder = "other"
 
 
-def test_an_unknown_name_lists_the_shipped_ones():
-    with pytest.raises(UserError, match=r"unknown recipe 'stsb/comb'; give a \.toml file or one of: .*stsb/combo"):
+def test_an_unknown_name_is_told_with_those_that_are_near():
+    with pytest.raises(
+        UserError, match=r"unknown recipe 'stsb/comb'; did you mean stsb/combo or .*\?; give a \.toml file"
+    ):
         read_recipe("stsb/comb")
+    with pytest.raises(UserError, match=r"unknown recipe 'pairs\.csv'; a file of pairs goes with --data"):
+        read_recipe("pairs.csv")
 
 
 def test_a_missing_file_and_broken_toml_are_said_plainly(tmp_path):

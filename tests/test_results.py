@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 
 import pytest
 
 from pairtune.errors import UserError
-from pairtune.folder import RunFolder
+from pairtune.folder import RunFolder, ask_for
+from pairtune.pairs import PairSet, Task
 from pairtune.recipe import make_recipe
 from pairtune.results import Run, append_record, read_records
 from pairtune.select import best_index, mean_and_spread
@@ -76,38 +78,69 @@ def test_missing_results_say_what_to_do(tmp_path):
 RECIPE = make_recipe({"name": "a/b"})
 
 
+def own_task(*words):
+    pairs = PairSet.of(words, words)
+    return Task("mine", "retrieval", pairs, pairs, pairs, "MRR", ("MRR",))
+
+
+def open_folder(path, recipe=RECIPE, seed=1, task=own_task("a", "b"), **how):  # noqa: B008 - a constant
+    """As a training does it."""
+    folder, asked = RunFolder(path), ask_for(recipe, seed, task)
+    folder.check(asked, **how)
+    folder.begin(asked, overwrite=how.get("overwrite", False))
+    return folder
+
+
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(UserError, match="not empty and not a run of ours"):
-        RunFolder.open(tmp_path, RECIPE, 1, overwrite=True)
+        open_folder(tmp_path, overwrite=True)
     assert (tmp_path / "thesis.txt").exists()
 
 
 def test_an_unfinished_run_asks_whether_to_resume(tmp_path):
-    RunFolder.open(tmp_path / "run", RECIPE, 1)
+    open_folder(tmp_path / "run")
     with pytest.raises(UserError, match="unfinished run: --resume goes on with it"):
-        RunFolder.open(tmp_path / "run", RECIPE, 1)
-    assert not RunFolder.open(tmp_path / "run", RECIPE, 1, resume=True).finished
+        open_folder(tmp_path / "run")
+    assert not open_folder(tmp_path / "run", resume=True).finished
 
 
 def test_a_finished_run_is_not_overwritten_unless_asked(tmp_path):
-    folder = RunFolder.open(tmp_path / "run", RECIPE, 1)
+    folder = open_folder(tmp_path / "run")
     folder.finish(record(), tmp_path / "results.jsonl")
     with pytest.raises(UserError, match="holds a finished run"):
-        RunFolder.open(tmp_path / "run", RECIPE, 1)
-    assert RunFolder.open(tmp_path / "run", RECIPE, 1, resume=True).record() == record()
-    assert not RunFolder.open(tmp_path / "run", RECIPE, 1, overwrite=True).finished
+        open_folder(tmp_path / "run")
+    assert open_folder(tmp_path / "run", resume=True).record() == record()
+    assert not open_folder(tmp_path / "run", overwrite=True).finished
 
 
 def test_resuming_with_other_settings_names_them(tmp_path):
-    RunFolder.open(tmp_path / "run", RECIPE, 1)
+    open_folder(tmp_path / "run")
     other = make_recipe({"name": "a/b", "loss": {"temperature": 0.2}})
     with pytest.raises(UserError, match=r"seed is 1 there, 2 now, .*loss\.temperature is 0\.1 there, 0\.2 now"):
-        RunFolder.open(tmp_path / "run", other, 2, resume=True)
+        open_folder(tmp_path / "run", other, 2, resume=True)
+
+
+def test_resuming_with_other_data_is_refused(tmp_path):
+    open_folder(tmp_path / "run")
+    with pytest.raises(UserError, match=r"other settings \(data is 'mine, 6 pairs, \w{12}' there, 'mine, 9 pairs, \w{12}' now\)"):
+        open_folder(tmp_path / "run", task=own_task("a", "b", "c"), resume=True)
+    with pytest.raises(UserError, match=r"data is .* there, .* now"):
+        open_folder(tmp_path / "run", task=own_task("ab", ""), resume=True)
+    found = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    del found["data"]  # of a version that did not write it down
+    (tmp_path / "run" / "recipe.json").write_text(json.dumps(found))
+    open_folder(tmp_path / "run", resume=True)
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(UserError, match=r"the folder of the run cannot be written \(.+\); give another --out"):
+        open_folder(tmp_path / "file" / "seed-1")
 
 
 def test_a_remembered_value_is_computed_once(tmp_path):
-    folder = RunFolder.open(tmp_path / "run", RECIPE, 1)
+    folder = open_folder(tmp_path / "run")
     calls = []
     for _ in range(2):
         assert folder.remember("before", lambda: calls.append(1) or {"x": 1.5}) == {"x": 1.5}

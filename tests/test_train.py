@@ -98,6 +98,26 @@ def test_the_best_seed_on_dev_becomes_the_model(tmp_path, tiny_encoder, small_ta
     assert len(read_records(tmp_path / "results.jsonl")) == 2
 
 
+def test_overwriting_loses_nothing_before_the_new_run_can_begin(tmp_path, tiny_encoder, small_task):
+    recipe = small_recipe(tiny_encoder, train={"epochs": 1})
+    run_seeds(recipe, (1, 2), out=tmp_path / "all", task=small_task)
+    wrong = recipe.model_copy(update={"encoder": "./none"})
+    with pytest.raises(UserError, match="there is no such folder"):
+        run_seeds(wrong, (1,), out=tmp_path / "all", task=small_task, overwrite=True)
+    assert (tmp_path / "all" / "seed-1" / "record.json").exists()
+    with pytest.raises(UserError, match="there is no such folder"):
+        run(wrong, 1, out=tmp_path / "new", task=small_task)
+    assert not (tmp_path / "new").exists()  # the right command is not refused for the wrong one
+    run_seeds(recipe, (3,), out=tmp_path / "all", task=small_task, overwrite=True)
+    assert sorted(path.name for path in (tmp_path / "all").iterdir()) == ["model", "seed-3"]
+
+
+def test_a_model_that_no_run_made_is_left_alone(tmp_path, tiny_encoder, small_task):
+    (tmp_path / "model").mkdir()
+    with pytest.raises(UserError, match="model is there, and no run of ours made it"):
+        run_seeds(small_recipe(tiny_encoder), (1,), out=tmp_path, task=small_task, overwrite=True)
+
+
 def test_with_a_rotating_dev_each_seed_has_its_own(tmp_path, tiny_encoder):
     def pairs(name, count):
         return PairSet.of(

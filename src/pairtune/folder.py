@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pairtune.errors import UserError
+from pairtune.pairs import Task
 from pairtune.recipe import Recipe
 from pairtune.results import Run, append_record
 
@@ -21,29 +22,44 @@ class RunFolder:
 
     path: Path
 
-    @classmethod
-    def open(cls, path: Path, recipe: Recipe, seed: int, *, resume: bool = False, overwrite: bool = False) -> RunFolder:
-        """A new folder, or the one of an unfinished run of the same recipe; a finished run is never lost silently."""
-        folder = cls(path)
-        if overwrite and (path / "recipe.json").exists():
-            shutil.rmtree(path)
-        asked = {"seed": seed, "recipe": recipe.model_dump(mode="json", exclude={"seeds"})}
-        if (path / "recipe.json").exists():
-            folder._check_same(asked)
-            if folder.finished and not resume:
-                raise UserError(f"{path} holds a finished run: give another --out, or --overwrite to lose it")
-            if not folder.finished and not resume:
-                raise UserError(f"{path} holds an unfinished run: --resume goes on with it, --overwrite starts again")
-        elif path.exists() and any(path.iterdir()):
-            raise UserError(f"{path} is not empty and not a run of ours: give another --out")
-        else:
-            write_whole(path / "recipe.json", json.dumps(asked, indent=1))
-        return folder
+    @property
+    def begun(self) -> bool:
+        """Whether a run of ours is here."""
+        return (self.path / "recipe.json").exists()
+
+    def check(self, asked: dict[str, Any], *, resume: bool = False, overwrite: bool = False) -> None:
+        """Refuse what would lose or mix up a run: one of other settings or other data is neither gone on with nor lost silently.
+
+        asked: what `ask_for` says of the run.
+        """
+        if not self.begun:
+            if self.path.is_dir() and any(self.path.iterdir()):
+                raise UserError(f"{self.path} is not empty and not a run of ours: give another --out")
+        elif not overwrite:
+            self._check_same(asked)
+            if self.finished and not resume:
+                raise UserError(
+                    f"{self.path} holds a finished run: --resume keeps it, --overwrite loses it (in Python resume=True, "
+                    f"overwrite=True), or give another --out"
+                )
+            if not resume:
+                raise UserError(f"{self.path} holds an unfinished run: --resume goes on with it, --overwrite starts again")
+
+    def begin(self, asked: dict[str, Any], *, overwrite: bool = False) -> None:
+        """Make the folder, where it is not there; with `overwrite`, anew."""
+        if overwrite and self.begun:
+            shutil.rmtree(self.path)
+        try:
+            write_whole(self.path / "recipe.json", json.dumps(asked, indent=1))
+        except OSError as problem:
+            reason = problem.strerror or problem
+            raise UserError(f"{self.path}: the folder of the run cannot be written ({reason}); give another --out") from problem
 
     def _check_same(self, asked: dict[str, Any]) -> None:
         found = json.loads((self.path / "recipe.json").read_text())
         with suppress(ValueError):  # of a version that had fewer settings: the others are at their defaults
             found["recipe"] = Recipe.model_validate(found["recipe"]).model_dump(mode="json", exclude={"seeds"})
+        found.setdefault("data", asked["data"])  # of a version that did not write it down
         if found != asked:
             changed = ", ".join(_differences(found, asked))
             raise UserError(f"{self.path} holds a run with other settings ({changed}): give another --out, or --overwrite")
@@ -82,6 +98,11 @@ class RunFolder:
     def drop_checkpoints(self) -> None:
         """They serve a resume, and a finished run needs none; a process that was killed may have left them."""
         shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
+
+
+def ask_for(recipe: Recipe, seed: int, task: Task) -> dict[str, Any]:
+    """What tells a run from others: a resumed one must ask for the same."""
+    return {"seed": seed, "data": task.fingerprint(), "recipe": recipe.model_dump(mode="json", exclude={"seeds"})}
 
 
 def write_whole(path: Path, text: str) -> None:

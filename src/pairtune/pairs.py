@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -105,6 +106,16 @@ class Task:
     citation: str = ""
     source: str = ""
     extra: dict[str, PairSet] = field(default_factory=dict)
+
+    def fingerprint(self) -> str:
+        """The same for the same pairs, labels and split: its name, how many pairs, and a hash of them."""
+        digest = hashlib.sha256()
+        splits = (self.train, self.dev, self.test)
+        for pairs in splits:
+            for column in (pairs.left, pairs.right, pairs.corpus or ()):
+                digest.update("\0".join(column).encode("utf-8", "surrogatepass") + b"\1")
+            digest.update(pairs.label.tobytes())
+        return f"{self.name}, {sum(map(len, splits)):,} pairs, {digest.hexdigest()[:12]}"
 
     def split(self, name: str) -> PairSet:
         """The split called train, dev, test, or one of the task's extra ones (such as test2016)."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -106,7 +107,7 @@ class Recipe(Settings):
     name: str = Field(min_length=1, pattern=r"^[\w.+-]+(/[\w.+-]+)*$")
     task: str = "stdlib"
     encoder: str = "minilm"
-    seeds: tuple[int, ...] = Field((1,), min_length=1)
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((1,), min_length=1)
     select: Literal["best", "last"] = "best"
     dev: Literal["given", "rotating"] = "given"
     stages: tuple[Stage, ...] = (Stage(),)
@@ -130,7 +131,9 @@ def read_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
     if not path.is_file():
         if name.endswith(".toml"):
             raise UserError(f"recipe {name}: there is no such file")
-        raise UserError(f"unknown recipe {name!r}; give a .toml file or one of: {', '.join(shipped_recipes())}")
+        near = get_close_matches(name, shipped_recipes(), 3)
+        meant = f"; did you mean {' or '.join(near)}?" if near else "; a file of pairs goes with --data" if "." in name else ""
+        raise UserError(f"unknown recipe {name!r}{meant}; give a .toml file, or one that `pairtune recipes` lists")
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:

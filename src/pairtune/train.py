@@ -17,7 +17,7 @@ import numpy as np
 
 from pairtune import __version__
 from pairtune.errors import UserError
-from pairtune.folder import RunFolder, write_whole
+from pairtune.folder import RunFolder, ask_for, write_whole
 from pairtune.material import training_dataset
 from pairtune.pairs import Task
 from pairtune.progress import say
@@ -67,11 +67,12 @@ def run(
     from pairtune.sbert.encoder import load_encoder
     from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, write_evidence
 
-    folder = RunFolder.open(out, recipe, seed, resume=resume, overwrite=overwrite)
-    if folder.finished:
+    task = task or load_task(recipe.task)
+    folder, asked = RunFolder(out), ask_for(recipe, seed, task)
+    folder.check(asked, resume=resume, overwrite=overwrite)
+    if folder.finished and not overwrite:
         folder.drop_checkpoints()
         return folder.record()
-    task = task or load_task(recipe.task)
     if recipe.dev == "rotating":
         if any(stage.train.file for stage in recipe.stages):
             raise UserError('dev = "rotating" holds out pairs of the task, and train.file may have them too: set dev = "given"')
@@ -79,6 +80,7 @@ def run(
     for note in task.notes:
         say(f"{task.name}: {note}")
     model = load_encoder(recipe.encoder, recipe.stages[0].train.max_length)
+    folder.begin(asked, overwrite=overwrite)  # not before all that can be refused has been
     say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
     before = folder.remember("before", lambda: evaluate_and_keep(model, task, kept_outcome(folder, "before")))
     trained = [
@@ -95,8 +97,19 @@ def run(
 
 
 def run_seeds(recipe: Recipe, seeds: Sequence[int], *, out: Path, **options: Any) -> list[Run]:
-    """Train every seed into its own folder; the best one on dev becomes `out/model`."""
+    """Train every seed into its own folder; the best one on dev becomes `out/model`.
+
+    With `overwrite`, runs of other seeds in `out` are gone when these are done.
+    """
+    mine = {f"seed-{seed}" for seed in seeds}
+    others = [path.parent for path in out.glob("seed-*/recipe.json") if path.parent.name not in mine]
+    if (out / "model").exists() and not others and not any((out / name / "recipe.json").exists() for name in mine):
+        raise UserError(f"{out / 'model'} is there, and no run of ours made it: give another --out")
     runs = [run(recipe, seed, out=out / f"seed-{seed}", results=out.parent / "results.jsonl", **options) for seed in seeds]
+    if options.get("overwrite"):
+        for path in others:
+            shutil.rmtree(path)
+        (out / "report.html").unlink(missing_ok=True)  # of several seeds; who trains writes the new one
     best = runs[best_index([one.dev_score() for one in runs])]
     copy_whole(out / f"seed-{best.seed}" / "model", out / "model")
     return runs

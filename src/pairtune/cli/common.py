@@ -62,7 +62,31 @@ def read_own_data(data: Path | None, left: str, right: str, label: str | None) -
     """The user's own pairs as a task, where there are any."""
     from pairtune.tasks.table import read_table
 
-    return None if data is None else read_table(data, left, right, label)
+    return None if data is None else read_table(data, left, right, label or None)
+
+
+def say_notes(task: Task | None) -> None:
+    """What was seen in the user's own pairs: their labels, and how they were split."""
+    from pairtune.progress import say
+
+    if task is not None:
+        for note in task.notes:
+            say(f"{task.name}: {note}")
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Whole numbers, separated by commas, each once.
+
+    >>> parse_seeds("1,2")
+    [1, 2]
+    """
+    try:
+        seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        seeds = []
+    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        raise UserError(f"--seeds {text!r}: expected whole numbers from 0 on, separated by commas, each once, such as 1,2,3")
+    return seeds
 
 
 def choose_task(name: str | None, own: Task | None) -> Task:

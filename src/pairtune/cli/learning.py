@@ -18,16 +18,21 @@ from pairtune.cli.common import (
     RightColumn,
     app,
     choose_task,
+    parse_seeds,
     read_own_data,
+    say_notes,
     screen,
     stop,
 )
 from pairtune.errors import UserError
+from pairtune.progress import say
 
 if TYPE_CHECKING:
     from pairtune.pairs import Task
     from pairtune.recipe import Recipe
     from pairtune.results import Run
+
+FEW = 200  # test pairs, below which a difference is mostly chance
 
 
 @app.command()
@@ -53,12 +58,17 @@ def train(
     from pairtune.train import run_seeds
 
     task = read_own_data(data, left, right, label)
-    overrides = [*(settings or ()), *([f'encoder="{model}"'] if model else ()), *([f"seeds=[{seeds}]"] if seeds else ())]
+    overrides = [*(settings or ()), *([f"encoder={json.dumps(model)}"] if model else ())]
+    overrides += [f"seeds={parse_seeds(seeds)}"] if seeds is not None else []
     chosen = choose_recipe(recipe, task, overrides, "train")
     folder = out or Path("runs") / (chosen.name.replace("/", "-") if data is None else data.stem)
+    if resume and not any(folder.glob("seed-*/recipe.json")):
+        say(f"there is nothing to resume in {folder}: training from the beginning")
     try:
         runs = run_seeds(chosen, chosen.seeds, out=folder, task=task, resume=resume, overwrite=overwrite)
     except KeyboardInterrupt:
+        if not folder.exists():
+            raise stop("stopped before anything was done") from None
         raise stop(f"stopped; what is done is kept in {folder}: the same command with --resume goes on") from None
     print_runs(runs, folder, as_json)
 
@@ -89,6 +99,7 @@ def inspect(
     from pairtune.report.batches import describe_hardest, summarise_orders, table_of_orders
 
     own = read_own_data(data, left, right, label)
+    say_notes(own)
     chosen = choose_recipe(recipe, own, settings or (), "inspect")
     material, found = inspect_recipe(chosen, own or choose_task(chosen.task, None), pairs)
     if as_json:
@@ -136,4 +147,6 @@ def print_runs(runs: list[Run], folder: Path, as_json: bool) -> None:
         print(json.dumps({**summarise(runs), "report": os.fspath(page)}))
         return
     screen.print(table_of_runs(runs))
+    if (tested := runs[0].pairs["test"]) < FEW:
+        print(f"test has {tested} pairs only: before you believe a difference, look at its interval in the report")
     print(f"model: {folder / 'model'}\nreport: {page}")

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from pairtune.cli.common import app, screen, stop
+from pairtune.cli.common import app, parse_seeds, screen, stop
 from pairtune.errors import UserError
 
 Results = Annotated[Path, typer.Option(help="Folder of the records.")]
@@ -55,18 +55,6 @@ def reproduce(
     print(f"{len(asked) - len(problems)} of {len(asked)} runs are in {results}")
     if problems:
         raise UserError("\n".join(["these runs failed:", *(f"{job}: {problem}" for job, problem in problems.items())]))
-
-
-def parse_seeds(text: str) -> list[int]:
-    """Whole numbers, separated by commas.
-
-    >>> parse_seeds("1,2")
-    [1, 2]
-    """
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise UserError(f"--seeds {text!r}: expected whole numbers separated by commas, such as 1,2,3") from None
 
 
 @app.command()

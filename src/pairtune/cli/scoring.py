@@ -21,8 +21,10 @@ from pairtune.cli.common import (
     choose_task,
     print_scores,
     read_own_data,
+    say_notes,
     screen,
 )
+from pairtune.errors import UserError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -68,7 +70,9 @@ def evaluate(
     as_json: JsonFlag = False,
 ) -> None:
     """Score a model on a split of a task."""
-    chosen = choose_task(task, read_own_data(data, left, right, label))
+    own = read_own_data(data, left, right, label)
+    say_notes(own)
+    chosen = choose_task(task, own)
     from pairtune.sbert.evaluator import evaluate_task
 
     print_scores(evaluate_task(load(model, quick), chosen, [split])[split], as_json)
@@ -103,16 +107,19 @@ def metrics(
 def score(
     model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
     file: Annotated[Path | None, typer.Argument(help="Pairs to score: .csv, .tsv, .jsonl or .parquet.")] = None,
-    left: Annotated[str, typer.Option(help="The left text; with a file, its column.")] = "left",
-    right: Annotated[str, typer.Option(help="The right text; with a file, its column.")] = "right",
+    left: Annotated[str, typer.Option(help="The left text; with a file, its column, by default left.")] = "",
+    right: Annotated[str, typer.Option(help="The right text; with a file, its column, by default right.")] = "",
     quick: Quick = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Print the score of a pair of texts, or of every pair of a file, one per line."""
-    from pairtune.sbert.evaluator import score_pairs
     from pairtune.tasks.table import read_pairs
 
-    lefts, rights = read_pairs(file, left, right) if file else ([left], [right])
+    if file is None and not (left.strip() and right.strip()):
+        raise UserError("nothing to score: give both --left TEXT and --right TEXT, or a file of pairs")
+    lefts, rights = read_pairs(file, left or "left", right or "right") if file else ([left], [right])
+    from pairtune.sbert.evaluator import score_pairs
+
     values = [round(float(value), 6) for value in score_pairs(load(model, quick), lefts, rights)]
     print(json.dumps({"scores": values}) if as_json else "\n".join(f"{value:.6f}" for value in values))
 
@@ -123,7 +130,7 @@ def search(
     corpus: Annotated[Path, typer.Argument(help="Texts to search: one per line, or a table with --column.")],
     query: Annotated[str | None, typer.Argument(help="What to look for; none: ask at a prompt.")] = None,
     column: Annotated[str, typer.Option(help="The column of the texts, where the corpus is a table.")] = "text",
-    top: Annotated[int, typer.Option(help="How many to show.")] = 5,
+    top: Annotated[int, typer.Option(help="How many to show.", min=1)] = 5,
     quick: Quick = False,
     as_json: JsonFlag = False,
 ) -> None:

@@ -12,19 +12,20 @@ from pairtune.select import best_index, mean_and_spread
 
 
 def table_of_runs(runs: Sequence[Run]) -> Table:
-    """Test scores before and after, a row for each metric and seed; the mean when there are several."""
+    """Test scores before and after, and the one on dev that recipes are chosen by; the mean when there are several seeds."""
     first = runs[0]
     best = runs[best_index([run.dev_score() for run in runs])]
     title = f"{first.name} on {first.task} ({first.encoder}, {first.pairs['train']:,} training pairs)"
-    table = Table("metric (test)", "seed", "before", "after", "difference", title=title)
+    table = Table("metric (test)", "seed", "before", "after", "difference", "dev, after", title=title)
     for name in comparable(first):
         for run in runs:
             before, after = run.before["test"][name], run.after["test"][name]
             seed = f"{run.seed}, best on dev" if run is best and len(runs) > 1 else str(run.seed)
-            table.add_row(name, seed, f"{before:.4f}", f"{after:.4f}", f"{after - before:+.4f}")
+            table.add_row(name, seed, f"{before:.4f}", f"{after:.4f}", f"{after - before:+.4f}", f"{run.after['dev'][name]:.4f}")
         if len(runs) > 1:
-            mean, spread = mean_and_spread([run.after["test"][name] for run in runs])
-            table.add_row(name, f"mean of {len(runs)}", "", f"{mean:.4f} ± {spread:.4f}", "", end_section=True)
+            both = [mean_and_spread([run.after[split][name] for run in runs]) for split in ("test", "dev")]
+            test, dev = (f"{mean:.4f} ± {spread:.4f}" for mean, spread in both)
+            table.add_row(name, f"mean of {len(runs)}", "", test, "", dev, end_section=True)
     return table
 
 
@@ -34,11 +35,12 @@ def comparable(run: Run) -> list[str]:
 
 
 def summarise(runs: Sequence[Run]) -> dict[str, Any]:
-    """One flat object: the main metric of every seed, their mean and spread, and the seed that is best on dev."""
+    """The main metric of every seed on test and dev, the mean and spread, and the test score of the seed that is best on dev."""
     metric = runs[0].metric
     after = [run.after["test"][metric] for run in runs]
     mean, spread = mean_and_spread(after)
-    best = best_index([run.dev_score() for run in runs])
+    dev = [run.dev_score() for run in runs]
+    best = best_index(dev)
     return {
         "name": runs[0].name,
         "task": runs[0].task,
@@ -50,5 +52,7 @@ def summarise(runs: Sequence[Run]) -> dict[str, Any]:
         "best_on_dev": after[best],
         "seeds": [run.seed for run in runs],
         "test": after,
+        "dev": dev,
+        "dev_mean": mean_and_spread(dev)[0],
         "model": runs[best].model,
     }

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pairtune.errors import UserError
 from pairtune.evidence import EVIDENCE, Evidence, read_evidence
-from pairtune.folder import RunFolder, write_whole
+from pairtune.folder import RunFolder, ask_for, write_whole
 from pairtune.pairs import Task
 from pairtune.reproduce.plan import Job, file_name
 from pairtune.reproduce.queries import score_queries
@@ -110,10 +110,11 @@ def _task(name: str) -> Task:
 
 def _open_folder(job: Job, path: Path) -> RunFolder:
     """The run's folder; a log alone, of a process that died at once, is no reason to refuse it."""
-    if not (path / "recipe.json").exists():
-        asked = {"seed": job.seed, "recipe": job.recipe.model_dump(mode="json", exclude={"seeds"})}
-        write_whole(path / "recipe.json", json.dumps(asked, indent=1))
-    return RunFolder.open(path, job.recipe, job.seed, resume=True)
+    folder, asked = RunFolder(path), ask_for(job.recipe, job.seed, _task(job.recipe.task))
+    if not folder.begun:
+        folder.begin(asked)
+    folder.check(asked, resume=True)
+    return folder
 
 
 def _before(job: Job, out: Path) -> Path:

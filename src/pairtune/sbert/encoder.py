@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import urllib.parse
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pairtune.cache import cache_folder
+from pairtune.cache import cache_folder, reaches_hub
 from pairtune.errors import UserError
 from pairtune.progress import say
 
@@ -73,6 +70,10 @@ def load_encoder(name: str, max_length: int | None = None, device: str | None = 
 
     transformers.utils.logging.disable_progress_bar()
     path = find_encoder(name)
+    if (Path(path) / "model" / "modules.json").exists():
+        raise UserError(f"{path} is the folder of a run: its model is {Path(path) / 'model'}")
+    if not Path(path).exists() and (path.startswith((".", "/", "~")) or path.count("/") > 1):
+        raise UserError(f"encoder {name!r} could not be loaded: there is no such folder")
     offline = not Path(path).exists() and not reaches_hub()
     try:
         model = SentenceTransformer(path, device=device, local_files_only=offline)
@@ -84,19 +85,6 @@ def load_encoder(name: str, max_length: int | None = None, device: str | None = 
     if max_length is not None:
         model.max_seq_length = max_length
     return model
-
-
-def reaches_hub() -> bool:
-    """Whether the hub has an address here: without, the host asks for every file six times, and waits half a minute each."""
-    from huggingface_hub import constants
-
-    if any(name.lower() in ("https_proxy", "all_proxy") for name in os.environ):
-        return True  # then others look for the address
-    try:
-        socket.getaddrinfo(urllib.parse.urlsplit(constants.ENDPOINT).hostname, None)
-    except OSError:
-        return False
-    return True
 
 
 def _first_line(problem: BaseException) -> str:

@@ -46,6 +46,8 @@ def read_text(path: Path) -> str:
         content = path.read_bytes()
     except OSError as problem:
         raise UserError(f"{path}: could not be read ({problem.strerror}); give the path of a file") from problem
+    if content.startswith(b"PK\x03\x04"):
+        raise UserError(f"{path}: a spreadsheet or an archive, whatever its name says; save the sheet as CSV (UTF-8)")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
@@ -71,7 +73,7 @@ def read_delimited(path: Path, delimiter: str = "\t", *, quoted: bool = False) -
         reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
         try:
             for fields in track(reader, f"reading {path.name}"):
-                if fields:
+                if any(field.strip() for field in fields):  # spreadsheets leave rows of nothing but delimiters
                     rows.append(Row(start, fields))
                 start = reader.line_num + 1
         except csv.Error as problem:
@@ -101,10 +103,20 @@ def place_of(path: Path, header: Sequence[str], name: str) -> int:
     """Where the column stands; it must be there, once."""
     found = [place for place, column in enumerate(header) if column == name]
     if not found:
-        raise UserError(f"{path}: no column {name!r}; the columns are: {', '.join(header)}")
+        raise UserError(f"{path}: no column {name!r}; the columns are: {', '.join(header)}{_hint(header, name)}")
     if len(found) > 1:
         raise UserError(f"{path}: {len(found)} columns are called {name!r}; rename all but one")
     return found[0]
+
+
+def _hint(header: Sequence[str], name: str) -> str:
+    """What may have happened to a column that is not found."""
+    alike = next((column for column in header if column.strip().lower() == name.strip().lower()), None)
+    if alike is not None:
+        return f" ({alike!r} is written differently)"
+    if len(header) == 1 and name in header[0].split(";"):
+        return " (the file is separated by semicolons: save it with commas, or as .tsv with TABs)"
+    return " (the first line must name the columns)"
 
 
 @contextmanager

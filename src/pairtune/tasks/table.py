@@ -95,7 +95,7 @@ def _labelled(columns: Columns, left: str, right: str, label: str | None) -> tup
     lefts, rights = columns.texts(left), columns.texts(right)
     query = [fold(text) for text in lefts]
     if label is None:
-        return PairSet.of(lefts, rights, query=query), ("no label column: every pair is positive",)
+        return PairSet.of(lefts, rights, query=query), ("no label column was named: every pair is positive",)
     grades = columns.numbers(label)
     if len(set(grades)) == 1:
         if grades[0] <= 0:
