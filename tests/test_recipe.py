@@ -63,9 +63,7 @@ def test_a_recipe_cannot_be_changed_in_flight():
 
 
 def test_an_unknown_name_is_told_with_those_that_are_near():
-    with pytest.raises(
-        UserError, match=r"unknown recipe 'stsb/comb'; did you mean stsb/combo or .*\?; give a \.toml file"
-    ):
+    with pytest.raises(UserError, match=r"unknown recipe 'stsb/comb'; did you mean stsb/combo or .*\?; give a \.toml file"):
         read_recipe("stsb/comb")
     with pytest.raises(UserError, match=r"unknown recipe 'pairs\.csv'; a file of pairs goes with --data"):
         read_recipe("pairs.csv")
