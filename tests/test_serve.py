@@ -156,6 +156,11 @@ def test_every_api_route_asks_for_the_token(guarded, token):
         assert "correct-horse" not in json.dumps(answer)
 
 
+def test_json_that_is_not_called_so_is_told_how(url):
+    status, answer = ask(f"{url}/api/search", {"text": QUERY}, **{"Content-Type": "application/x-www-form-urlencoded"})
+    assert status == 422 and answer["expected"].endswith("(send it with Content-Type: application/json)")
+
+
 def test_the_right_token_is_let_in(guarded):
     assert ask(f"{guarded}/api/search", {"text": QUERY}, Authorization="Bearer correct-horse")[0] == 200
 

@@ -115,6 +115,13 @@ def test_a_corpus_is_lines_or_a_column(tmp_path):
         read_texts(tmp_path / "none.txt", "text")
 
 
+def test_pairs_that_occur_again_are_counted_and_contradictions_too(tmp_path):
+    path = tmp_path / "p.csv"
+    once = [f"q{row},a{row},{row % 2}\n" for row in range(40)]
+    path.write_text("q,a,y\n" + "".join([*once, "q0,a0,0\n", "q1,a1,1\n", "q2,a2,1\n"]))
+    assert "3 pairs occur more than once, 1 of them with different labels" in read_table(path, "q", "a", "y").notes
+
+
 # mistakes
 
 

@@ -151,7 +151,10 @@ async def explain_request(request: Request, problem: Exception) -> JSONResponse:
         for error in problem.errors()[:20]
     ]
     first = problems[0]
-    return _answer(422, f"{first['where']} is not as expected", first["given"], first["expected"], problems)
+    expected = first["expected"]
+    if first["where"] == "body" and not request.headers.get("content-type", "").startswith("application/json"):
+        expected += " (send it with Content-Type: application/json)"
+    return _answer(422, f"{first['where']} is not as expected", first["given"], expected, problems)
 
 
 async def explain_http(request: Request, problem: Exception) -> JSONResponse:

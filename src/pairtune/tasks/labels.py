@@ -38,7 +38,10 @@ def parse_label(value: object, where: str) -> float:
     """A finite number from a number, a truth value, or their spelling; `where` names the file and the line."""
     number = _number(value)
     if number is None:
-        raise UserError(f"{where}: the label is {value!r}, expected a number, true/false or yes/no")
+        raise UserError(
+            f"{where}: the label is {value!r}, expected a number, true/false or yes/no; "
+            f"write 1 for a pair that goes together and 0 for one that does not"
+        )
     if not math.isfinite(number):
         raise UserError(f"{where}: the label is {number}, expected a finite number; fill it in or leave the pair out")
     return number

@@ -103,12 +103,22 @@ def _labelled(columns: Columns, left: str, right: str, label: str | None) -> tup
         return PairSet.of(lefts, rights, query=query), (f"every label is {grades[0]:g}: every pair is positive",)
     scaled = rescale(grades, columns.where)
     pairs = PairSet.of(lefts, rights, scaled.label, query=query, grade=scaled.grade)
-    return pairs, _remarks(scaled)
+    return pairs, (*_remarks(scaled), *_repetitions(pairs))
 
 
 def _remarks(scaled: Scaled) -> tuple[str, ...]:
     none = "" if (scaled.label > 0.5).any() else "no label lies above 0.5: no pair counts as positive"
     return tuple(filter(None, (scaled.note, none)))
+
+
+def _repetitions(pairs: PairSet) -> tuple[str, ...]:
+    """How many pairs occur again, and how many of those contradict themselves."""
+    labels: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for left, right, label in zip(pairs.left, pairs.right, pairs.label.tolist(), strict=True):
+        labels[left, right].append(label)
+    repeated = [found for found in labels.values() if len(found) > 1]
+    torn = sum(len(set(found)) > 1 for found in repeated)
+    return (f"{len(repeated):,} pairs occur more than once, {torn:,} of them with different labels",) if repeated else ()
 
 
 def _kind_of(pairs: PairSet) -> Kind:
@@ -132,9 +142,9 @@ def _part(pairs: PairSet, kind: Kind) -> PairSet:
 def _check(pairs: PairSet, kind: Kind, which: str) -> None:
     """Every split must be worth a metric."""
     if kind == "regression" and len(np.unique(pairs.label)) < 2:
-        raise UserError(f"{which} has one label only: give more pairs, or read_table another seed")
+        raise UserError(f"{which} has one label only: give more pairs (or, in Python, read_table another seed)")
     positive = pairs.positives()
     if kind != "regression" and not positive.any():
-        raise UserError(f"{which} has no positive pair: give more pairs, or read_table another seed")
+        raise UserError(f"{which} has no positive pair: give more pairs (or, in Python, read_table another seed)")
     if kind == "classification" and positive.all():
-        raise UserError(f"{which} has no negative pair: give more pairs, or read_table another seed")
+        raise UserError(f"{which} has no negative pair: give more pairs (or, in Python, read_table another seed)")
