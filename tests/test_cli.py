@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 
@@ -140,11 +141,13 @@ def test_inspect_shows_that_neighbours_make_harder_batches(tmp_path, tiny_encode
     assert "group of" in call("inspect", "stdlib/demo", *words, env={"COLUMNS": "200"})
 
 
-def test_the_folder_of_a_run_is_no_encoder_but_says_where_it_is(tmp_path):
+def test_the_folder_of_a_run_is_no_encoder_but_says_where_it_is(tmp_path, tiny_encoder):
     (tmp_path / "run" / "model").mkdir(parents=True)
     (tmp_path / "run" / "model" / "modules.json").write_text("[]")
     result = CliRunner().invoke(app, ["score", str(tmp_path / "run"), "--left", "a", "--right", "b"])
     assert f"is the folder of a run: its model is {tmp_path / 'run' / 'model'}" in str(result.exception)
+    shutil.copytree(tiny_encoder, tmp_path / "run", dirs_exist_ok=True)  # an encoder that has a folder of that name in it
+    assert float(call("score", tmp_path / "run", "--left", "a", "--right", "a")) == pytest.approx(1)
 
 
 def test_evaluate_says_what_it_saw_in_ones_own_pairs(tmp_path, tiny_encoder):

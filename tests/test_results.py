@@ -83,7 +83,10 @@ def own_task(*words):
     return Task("mine", "retrieval", pairs, pairs, pairs, "MRR", ("MRR",))
 
 
-def open_folder(path, recipe=RECIPE, seed=1, task=own_task("a", "b"), **how):  # noqa: B008 - a constant
+TASK = own_task("a", "b")
+
+
+def open_folder(path, recipe=RECIPE, seed=1, task=TASK, **how):
     """As a training does it."""
     folder, asked = RunFolder(path), ask_for(recipe, seed, task)
     folder.check(asked, **how)

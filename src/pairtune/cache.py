@@ -16,7 +16,7 @@ def cache_folder() -> Path:
 
 
 def reaches_hub() -> bool:
-    """Whether the hub has an address here: without, the host asks for every file six times, and waits half a minute each."""
+    """Whether the hub has an address here: without, the host asks for every file six times, and waits 23 seconds."""
     from huggingface_hub import constants
 
     if any(name.lower() in ("https_proxy", "all_proxy") for name in os.environ):

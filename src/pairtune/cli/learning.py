@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pairtune.recipe import Recipe
     from pairtune.results import Run
 
-FEW = 200  # test pairs, below which a difference is mostly chance
+FEW = 200  # test pairs: below, the terminal points to the intervals
 
 
 @app.command()

@@ -70,7 +70,7 @@ def load_encoder(name: str, max_length: int | None = None, device: str | None = 
 
     transformers.utils.logging.disable_progress_bar()
     path = find_encoder(name)
-    if (Path(path) / "model" / "modules.json").exists():
+    if (Path(path) / "model" / "modules.json").exists() and not (Path(path) / "modules.json").exists():
         raise UserError(f"{path} is the folder of a run: its model is {Path(path) / 'model'}")
     if not Path(path).exists() and (path.startswith((".", "/", "~")) or path.count("/") > 1):
         raise UserError(f"encoder {name!r} could not be loaded: there is no such folder")
