@@ -227,7 +227,7 @@ def step_losses(model, loss, order, fast, folder, precision="float32"):
         columns = {"anchor": pairs.left, "positive": pairs.right, "negative": pairs.right[::-1]}
     losses = Losses()
     arguments = (model, Dataset.from_dict(columns), recipe.stages[0], task, 1, folder / "stages" / "1", [losses])
-    trainer = make_trainer(*arguments, keep_best=False, checkpoints=False)
+    trainer = make_trainer(*arguments, select="last", checkpoints=False)
     trainer.args.logging_steps = trainer.state.logging_steps = 1
     trainer.train()
     return losses.values

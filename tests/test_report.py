@@ -70,7 +70,7 @@ def train_tiny(encoder, folder, watched):
     model = SentenceTransformer(encoder, device="cpu")
     clock = Clock(48)
     callbacks = [clock, Watch(clock, 0.5)] if watched else [clock]
-    make_trainer(model, training_dataset(model, task, stage, 1), stage, task, 1, folder, callbacks, keep_best=False).train()
+    make_trainer(model, training_dataset(model, task, stage, 1), stage, task, 1, folder, callbacks, select="last").train()
     return {name: value.numpy() for name, value in model.state_dict().items()}
 
 

@@ -162,3 +162,15 @@ def test_a_truncated_file_is_refused_with_the_line(cqa):
     path.write_text(path.read_text()[:-30])
     with pytest.raises(UserError, match=r"dev-subtaskA\.xml line 9: not well-formed XML"):
         load_task("cqa-a", cqa)
+
+
+def test_a_comment_that_is_potentially_useful_is_half_good_only_where_grades_are_asked_for(cqa):
+    from pairtune.material import graded
+
+    train = load_task("cqa-a", cqa).train
+    assert set(train.label) == {0.0, 1.0}
+    half = train.grade == 1
+    assert half.any() and not train.label[half].any()
+    labels = graded(train).label
+    assert set(labels[half]) == {0.5} and set(labels[~half]) == {0.0, 1.0}
+    assert (labels[train.label == 1] == 1).all()

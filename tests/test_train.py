@@ -187,7 +187,7 @@ def test_dropout_of_the_first_epoch_only_is_back_after_training(tmp_path, tiny_e
     pairs = small_task.train
     dataset = Dataset.from_dict({"left": pairs.left, "right": pairs.right, "label": pairs.label})
     folder = tmp_path / "stages" / "1"
-    trainer = make_trainer(model, dataset, stage, small_task, 1, folder, [Look()], keep_best=False, checkpoints=False)
+    trainer = make_trainer(model, dataset, stage, small_task, 1, folder, [Look()], select="last", checkpoints=False)
     with pytest.raises(KeyboardInterrupt) if stopped else nullcontext():
         trainer.train()
     assert {share for share, epoch in shares if epoch <= 1} == {0.1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,7 +63,7 @@ def dataset_of_file(stage: Stage) -> Dataset:
 
 def training_pairs(model: SentenceTransformer, task: Task, stage: Stage, rng: np.random.Generator) -> PairSet:
     """The task's training pairs, with what the recipe adds to them or leaves out."""
-    pairs = task.train
+    pairs = graded(task.train) if stage.train.labels == "graded" else task.train
     if stage.train.negatives == "logarithmic":
         pairs = add_negatives(model, pairs, rng)
     if stage.train.positives_only:
@@ -72,6 +73,12 @@ def training_pairs(model: SentenceTransformer, task: Task, stage: Stage, rng: np
     if not len(pairs):
         raise UserError(f"task {task.name}: no training pair has a label above {stage.loss.threshold:g}; lower loss.threshold")
     return pairs
+
+
+def graded(pairs: PairSet) -> PairSet:
+    """The pairs with the dataset's own grades as labels, from 0 for the lowest to 1 for the highest."""
+    low, high = pairs.grade.min(), pairs.grade.max()
+    return replace(pairs, label=(pairs.grade - low) / (high - low)) if high > low else pairs
 
 
 def add_negatives(model: SentenceTransformer, pairs: PairSet, rng: np.random.Generator) -> PairSet:

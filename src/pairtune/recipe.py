@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pairtune.errors import UserError
 
 Normalisation = Literal["l2", "l2-batch", "minmax-batch", "range-batch", "none"]
+Select = Literal["best", "last", "average"]
 Table = dict[str, Any]
 
 
@@ -87,6 +88,8 @@ class TrainSettings(Settings):
     report_to: tuple[str, ...] = ()
     fast: bool = True
     dropout: Literal["always", "first-epoch"] = "always"
+    labels: Literal["given", "graded"] = "given"
+    blend: float = Field(0.0, ge=0, lt=1)
 
 
 class Stage(Settings):
@@ -108,7 +111,7 @@ class Recipe(Settings):
     task: str = "stdlib"
     encoder: str = "minilm"
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((1,), min_length=1)
-    select: Literal["best", "last"] = "best"
+    select: Select = "best"
     dev: Literal["given", "rotating"] = "given"
     stages: tuple[Stage, ...] = (Stage(),)
 

@@ -134,8 +134,7 @@ def train_stage(
     watch = Watch(clock, stage.loss.threshold)
     progress = Progress(clock, title=f"stage {number} of {len(recipe.stages)}" if len(recipe.stages) > 1 else "training")
     callbacks = [clock, progress, watch]
-    best = recipe.select == "best"
-    trainer = make_trainer(model, dataset, stage, task, seed, folder, callbacks, keep_best=best, checkpoints=checkpoints)
+    trainer = make_trainer(model, dataset, stage, task, seed, folder, callbacks, select=recipe.select, checkpoints=checkpoints)
     try:
         trainer.train(resume_from_checkpoint=newest_usable_checkpoint(folder) if checkpoints else None)
     except Exception as problem:
@@ -144,7 +143,7 @@ def train_stage(
     finally:
         progress.close()
     epochs = read_history(trainer.state.log_history, number)
-    kept = best_index([epoch.dev[task.metric] for epoch in epochs]) if best else len(epochs) - 1
+    kept = best_index([epoch.dev[task.metric] for epoch in epochs]) if recipe.select == "best" else len(epochs) - 1
     trained = Trained(epochs, kept, clock.seconds, clock.pairs, len(dataset))
     if checkpoints:
         save_whole(model, folder / "model")

@@ -35,14 +35,20 @@ def find_candidates(side: Side, settings: OrderSettings, count: int) -> Callable
     skipped = settings.skip_nearest + 1 if settings.skip_nearest else int(settings.drop_identical)
 
     def find(pairs: np.ndarray) -> Candidates:
-        distinct, place = np.unique(side.text[pairs], return_inverse=True)
-        ids, similarities = search(distinct)
+        own = side.text[pairs]
+        distinct, place = np.unique(own, return_inverse=True)
+        if len(distinct) == len(own):  # no text twice: they are searched as they come, and nothing is put in order
+            ids, similarities = search(own)
+        else:
+            ids, similarities = (found[place] for found in search(distinct))
+        texts = np.empty((len(own), 1 + ids.shape[1]), np.int32)
+        texts[:, 0], texts[:, 1:] = own, ids
         start = np.full(len(pairs), skipped)
         if settings.margin is not None:
             limits = require_own(side)[pairs] + settings.margin
-            too_close = (similarities[place] > limits[:, None]).sum(axis=1) + (limits < 1)
+            too_close = (similarities > limits[:, None]).sum(axis=1) + (limits < 1)
             start = np.maximum(start, too_close)
-        return Candidates(np.column_stack([distinct.astype(np.int32), ids])[place], start)
+        return Candidates(texts, start)
 
     return find
 

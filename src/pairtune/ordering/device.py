@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 ROWS = 2048  # vectors whose neighbours are searched at a time
 SCORES = 2**30  # scores held at a time: 4 GB, or a quarter of what is free
+LITTLE = 2**26  # scores that fit wherever anything is trained: nobody asks what is free
 AGAIN = 2**27  # numbers of the candidates' vectors held at a time: 512 MB
 SPARE = 16  # candidates beyond those asked for, or a sixteenth of them: room for the error of the coarse scores
 FEW = 4  # times the candidates: so few vectors are all compared
@@ -49,6 +50,8 @@ def rows_at_a_time(count: int, device: str) -> int:
     """How many vectors are compared with all `count` of them at a time."""
     import torch
 
+    if ROWS * count <= LITTLE:
+        return ROWS
     free = torch.cuda.mem_get_info(device)[0] // 16 if torch.device(device).type == "cuda" else SCORES
     return max(1, min(ROWS, min(SCORES, free) // count))
 

@@ -19,6 +19,8 @@ class Search:
 
     def __call__(self, rows: np.ndarray) -> Found:
         """The neighbours of the rows, however many."""
-        parts = [self.find(rows[start : start + self.block]) for start in range(0, max(len(rows), 1), self.block)]
+        if len(rows) <= self.block:
+            return self.find(rows)
+        parts = [self.find(rows[start : start + self.block]) for start in range(0, len(rows), self.block)]
         ids, similarities = zip(*parts, strict=True)
         return np.concatenate(ids), np.concatenate(similarities)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from pairtune.sbert.vectors import gather_everywhere, process_place
 
-Part = tuple[Sequence[int], Tensor, Tensor | None]  # rows, their vectors, and each one's own similarity
+Part = tuple[np.ndarray, Tensor, Tensor | None]  # rows, their vectors, and each one's own similarity
 
 FILE_EVERY = 64  # batches whose embeddings wait to be filed together
 AT_HAND = 2**28  # numbers of all embeddings that may stay on the device, where the search wants them: 1 GB
@@ -55,8 +56,9 @@ class Kept:
         self._batches: Sequence[Sequence[int]] = ()
         self._next = 0
         self._seen: list[Tensor] = []
-        self._waiting: list[Part] = []  # of single batches, on the device
-        self._joined: list[Part] = []  # of several, for all processes
+        self._waiting: list[tuple[Sequence[int], list[Tensor]]] = []  # batches: rows, and all that was seen
+        self._joined: list[Part] = []  # of many batches, for all processes
+        self._last = np.empty(len(encoded.vectors), np.int64)  # of each text, where it was written last; room to work in
 
     def begin_epoch(self, batches: Sequence[Sequence[int]], done: int) -> None:
         """batches: the rows of each batch of this process, of which `done` were trained on before a resume."""
@@ -68,16 +70,13 @@ class Kept:
         self._seen.append(embeddings.detach())
 
     def end_batch(self) -> None:
-        """The step is over: file its embeddings under the rows of its batch."""
+        """The step is over: its embeddings belong to the rows of its batch. As little as possible: this is in every step."""
         rows = self._batches[self._next] if self._next < len(self._batches) else ()
         self._next += 1
         seen, self._seen = self._seen, []
         if not rows or sum(map(len, seen)) < self.columns * len(rows):
             return  # a loss that encodes in its own way: the caller finds out by `batches_kept`
-        whole = seen[0] if len(seen) == 1 else torch.cat(seen)
-        sides = whole[: self.columns * len(rows)].reshape(self.columns, len(rows), -1)  # (columns, m, n)
-        own = torch.cosine_similarity(sides[0].float(), sides[1].float()) if self.encoded.own is not None else None
-        self._waiting.append((rows, sides[self.place], own))
+        self._waiting.append((rows, seen))
         self.batches_kept += 1
         if len(self._waiting) >= FILE_EVERY:
             self._file()
@@ -92,21 +91,41 @@ class Kept:
 
     def _file(self) -> None:
         """What waits goes into `encoded`, or with several processes off the device, until they meet."""
-        if self._waiting:
-            rows = [row for some, _, _ in self._waiting for row in some]
-            vectors = torch.cat([vectors for _, vectors, _ in self._waiting]).float()
-            owns = [own for _, _, own in self._waiting if own is not None]
-            own, self._waiting = torch.cat(owns) if owns else None, []
-            if process_place()[1] > 1:
-                self._joined.append((rows, vectors.cpu(), None if own is None else own.cpu()))
-            else:
-                self._write(rows, vectors, own)
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        whole = torch.cat([tensor for _, seen in waiting for tensor in seen])
+        sizes = np.array([len(rows) for rows, _ in waiting])
+        begins = np.cumsum([0, *(sum(map(len, seen)) for _, seen in waiting[:-1])])
+        rows = np.fromiter(chain.from_iterable(rows for rows, _ in waiting), np.int64, sizes.sum())
+        # of batch b, the first column's embeddings begin at begins[b], each other one's sizes[b] later
+        places = np.arange(len(rows)) + np.repeat(begins - np.cumsum(sizes) + sizes, sizes)
+        columns = [places + column * np.repeat(sizes, sizes) for column in range(self.columns)]
+        own = None
+        if self.encoded.own is not None:
+            left, right = (whole[put(column, whole.device)].float() for column in columns[:2])
+            own = torch.cosine_similarity(left, right)
+        if process_place()[1] > 1:
+            vectors = whole[put(columns[self.place], whole.device)].float()
+            self._joined.append((rows, vectors.cpu(), None if own is None else own.cpu()))
+        else:
+            self._write(rows, whole, own, columns[self.place])
 
-    def _write(self, rows: Sequence[int], vectors: Tensor, own: Tensor | None) -> None:
-        """Of a text that was seen more than once the last vector stays; each place is written once, on a GPU too."""
-        device = self.encoded.vectors.device
-        texts, back = np.unique(self.text[rows][::-1], return_index=True)
-        last = torch.from_numpy(len(rows) - 1 - back).to(vectors.device)
-        self.encoded.vectors[torch.from_numpy(texts).to(device)] = vectors[last].to(device)
+    def _write(self, rows: np.ndarray, vectors: Tensor, own: Tensor | None, places: np.ndarray | None = None) -> None:
+        """Of a text that was seen more than once the last vector stays; each place is written once, on a GPU too.
+
+        places: where among the vectors those of the rows are; all of them, in order, unless told.
+        """
+        device, texts, turn = self.encoded.vectors.device, self.text[rows], np.arange(len(rows))
+        self._last[texts] = turn  # of an index that is repeated, the last value stays
+        last = np.flatnonzero(self._last[texts] == turn)
+        new = vectors.index_select(0, put(last if places is None else places[last], vectors.device))
+        self.encoded.vectors.index_copy_(0, put(texts[last], device), new.to(device, torch.float32))
         if self.encoded.own is not None and own is not None:
-            self.encoded.own[torch.tensor(rows, device=device)] = own.to(device)
+            self.encoded.own.index_copy_(0, put(rows, device), own.to(device))
+
+
+def put(indices: np.ndarray, device: torch.device) -> Tensor:
+    """The indices on a device, without waiting for what it still has to do."""
+    tensor = torch.from_numpy(indices)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor

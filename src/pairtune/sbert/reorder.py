@@ -76,7 +76,6 @@ class Reorder(TrainerCallback):
             sampler.set_epoch(self._epoch)
         if self._sampler is not None and not self._sampler.as_it_came:
             self._sampler.order = self._order_epoch(self._sampler, kwargs["model"], args)
-            kwargs["model"].train()
         if state.is_world_process_zero:
             for sampler in self.samplers:
                 if ORDERINGS[sampler.settings.by].needs != "nothing":
@@ -152,7 +151,9 @@ class Reorder(TrainerCallback):
             say("order.encode is 'reuse', but this loss does not show its embeddings to anyone: encoding all texts again")
         elif self._encoded is not None and sampler.settings.encode != "each-epoch":
             return self._encoded
-        return encode_side(sampler, model, args)
+        encoded = encode_side(sampler, model, args)
+        model.train()
+        return encoded
 
     def _restore(self, args: TrainingArguments, state: TrainerState) -> None:
         """Take up the order, and the vectors, that were kept with the checkpoint."""

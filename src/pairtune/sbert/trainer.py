@@ -23,8 +23,9 @@ from pairtune.errors import UserError
 from pairtune.loss.choose import can_compile
 from pairtune.pairs import Task
 from pairtune.progress import say
-from pairtune.recipe import Stage
+from pairtune.recipe import Select, Stage
 from pairtune.sbert.attention import first_position, inner_encoder, lengths_to_capture, packed_attention, why_padded
+from pairtune.sbert.average import Average, Blend
 from pairtune.sbert.callbacks import KeepBest, Seal, StopDropout
 from pairtune.sbert.captured import CapturedSteps
 from pairtune.sbert.compiled import LEAST_TOKENS, compiled_parts
@@ -178,7 +179,7 @@ def make_trainer(
     folder: Path,
     callbacks: list[TrainerCallback],
     *,
-    keep_best: bool,
+    select: Select,
     checkpoints: bool = True,
 ) -> PairTrainer:
     """A trainer that follows one stage of a recipe, quiet but for our own progress.
@@ -193,7 +194,7 @@ def make_trainer(
         folder,
         batch_sampler=HardBatches(stage.order),
         save_strategy="epoch" if checkpoints else "no",
-        load_best_model_at_end=keep_best and checkpoints,
+        load_best_model_at_end=select == "best" and checkpoints,
         metric_for_best_model=f"eval_{evaluator.primary_metric}",
         greater_is_better=True,
         logging_steps=min(LOG_STEPS, max(1, len(dataset) // stage.train.batch)),  # every epoch has a loss to show
@@ -205,8 +206,12 @@ def make_trainer(
     own = temperature_callbacks(loss, stage.loss.temperature_rate)
     if stage.train.dropout == "first-epoch":
         own.append(StopDropout())
-    if keep_best and not checkpoints:
+    if select == "best" and not checkpoints:
         own.append(KeepBest(f"eval_{evaluator.primary_metric}"))
+    if select == "average":
+        own.append(Average())
+    if stage.train.blend:
+        own.append(Blend(model, stage.train.blend))
     trainer = PairTrainer(
         model=model,
         args=arguments,

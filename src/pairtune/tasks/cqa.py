@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,8 +30,8 @@ B_TEST2016 = "SemEval2016-Task3-CQA-QL-test.xml"
 B_TEST = ("SemEval2017-task3-English-test.xml", "SemEval2017-Task3-CQA-QL-test.xml", "subtaskB-test2017.tsv")
 B_GOLD = "SemEval2017-Task3-CQA-QL-test.xml.subtaskB.relevancy"
 
-POSITIVE = {"Good": True, "PotentiallyUseful": False, "Bad": False}  # subtask A
-RELATED = {"PerfectMatch": True, "Relevant": True, "Irrelevant": False}  # subtask B
+COMMENTS = {"Good": 2, "PotentiallyUseful": 1, "Bad": 0}  # subtask A, where only the first is positive
+QUESTIONS = {"PerfectMatch": 1, "Relevant": 1, "Irrelevant": 0}  # subtask B, whose TSV files do not tell the first two apart
 UNKNOWN = "?"  # the label in the files of the 2017 test
 
 HOW = (
@@ -42,13 +42,17 @@ HOW = (
 
 @dataclass(frozen=True)
 class Candidate:
-    """A text to be ranked for a question, as the file gives it; good is None where the file says "?"."""
+    """A text to be ranked for a question, as the file gives it; good is None where the file says "?".
+
+    grade: as the tables above, 0 for "?"; from a file that says no more than whether it is good, 0 or 1.
+    """
 
     query: str
     name: str
     question: str
     text: str
     good: bool | None
+    grade: int
 
 
 def load_cqa_a(folder: Path) -> Splits:
@@ -92,9 +96,11 @@ def read_comments(path: Path) -> list[Candidate]:
         related = _child(path, thread, "RelQuestion")
         question = _subject_and_body(related, "RelQ")
         for comment in thread.findall("RelComment"):
-            good = _label(path, comment, "RELC_RELEVANCE2RELQ", POSITIVE)
+            grade = _grade(path, comment, "RELC_RELEVANCE2RELQ", COMMENTS)
+            good = None if grade is None else grade == 2
             text = fold(comment.findtext("RelCText") or "")
-            candidates.append(Candidate(related.get("RELQ_ID", ""), comment.get("RELC_ID", ""), question, text, good))
+            names = related.get("RELQ_ID", ""), comment.get("RELC_ID", "")
+            candidates.append(Candidate(*names, question, text, good, grade or 0))
     return candidates
 
 
@@ -104,16 +110,18 @@ def read_questions(path: Path) -> list[Candidate]:
         columns = ("orgq_id", "relq_id", "orgq", "relq", "label")
         records = pick_columns(path, read_delimited(path), columns)
         return [
-            Candidate(query, name, fold(question), fold(text), good=label == "1")
+            Candidate(query, name, fold(question), fold(text), label == "1", int(label == "1"))
             for _, (query, name, question, text, label) in records
         ]
     candidates = []
     for original in parse_xml(path).iter("OrgQuestion"):
         question = _subject_and_body(original, "OrgQ")
         for related in original.iter("RelQuestion"):
-            good = _label(path, related, "RELQ_RELEVANCE2ORGQ", RELATED)
+            grade = _grade(path, related, "RELQ_RELEVANCE2ORGQ", QUESTIONS)
+            good = None if grade is None else grade > 0
             text = _subject_and_body(related, "RelQ")
-            candidates.append(Candidate(original.get("ORGQ_ID", ""), related.get("RELQ_ID", ""), question, text, good))
+            names = original.get("ORGQ_ID", ""), related.get("RELQ_ID", "")
+            candidates.append(Candidate(*names, question, text, good, grade or 0))
     return candidates
 
 
@@ -154,7 +162,7 @@ def _with_gold(candidates: Iterable[Candidate], path: Path) -> list[Candidate]:
     for candidate in candidates:
         if candidate.name not in gold:
             raise UserError(f"{path}: no line for {candidate.name}; it is not the gold standard of the test file beside it")
-        labelled.append(Candidate(candidate.query, candidate.name, candidate.question, candidate.text, gold[candidate.name]))
+        labelled.append(replace(candidate, good=gold[candidate.name], grade=int(gold[candidate.name])))
     return labelled
 
 
@@ -167,6 +175,7 @@ def _pairs(candidates: Sequence[Candidate]) -> PairSet:
         [candidate.text for candidate in candidates],
         [float(bool(candidate.good)) for candidate in candidates],
         query=[candidate.query for candidate in candidates],
+        grade=[candidate.grade for candidate in candidates],
     )
 
 
@@ -183,7 +192,7 @@ def _child(path: Path, element: Element, name: str) -> Element:
     return child
 
 
-def _label(path: Path, element: Element, attribute: str, known: dict[str, bool]) -> bool | None:
+def _grade(path: Path, element: Element, attribute: str, known: dict[str, int]) -> int | None:
     value = element.get(attribute, "")
     if value == UNKNOWN:
         return None
