@@ -4,10 +4,13 @@
     python benchmarks/ordering.py --texts 10000 100000 --train-pairs 1024 --json
     python benchmarks/ordering.py --device cuda --rows 10_000 100_000 1_000_000 --neighbours 100 500 --json
     python benchmarks/ordering.py --device cuda --train-pairs 3364 --model bert-base
+    python benchmarks/ordering.py --recipe qqp/bsc --recipe stsb/bsc --model bert-base
 
 With --rows, whole orders by examples are made on --device and nothing else (up to 100,000 pairs the fastest of three): the
 search for neighbours, checked against brute force in float64 on 256 rows, the greedy pass, and what `reuse` adds, which is
-keeping the embeddings of an epoch. With --device cuda and without --rows, only re-ordering against an epoch is measured.
+keeping the embeddings of an epoch. With --device cuda and without --rows, only re-ordering against an epoch is measured. With
+--recipe, recipes are trained with `order.encode = "reuse"` for five epochs, on a GPU if there is one and in bf16 there: what
+re-ordering and keeping take of all epochs but the first.
 
 Seconds are processor time, which stays meaningful when the machine is shared, with the wall clock beside it. Vectors are
 drawn around random centres; searches are timed on 8,192 of the texts and scaled to all. The training is the packed step on
@@ -24,6 +27,7 @@ import platform
 import tempfile
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 
@@ -46,9 +50,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", help="pairs in whole orders; nothing else is measured then")
     parser.add_argument("--device", default="cpu", help="where whole orders are made: cpu or cuda")
     parser.add_argument("--neighbours", type=int, nargs="+", default=[100], help="of each text, in whole orders")
+    parser.add_argument("--recipe", action="append", help="a recipe to train as it is; nothing else is measured then")
+    parser.add_argument("--set", action="append", default=[], help="settings laid over the recipes, such as train.pairs=200")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    figures = measure_orders(given) if given.rows else measure_parts(given)
+    figures = measure_orders(given) if given.rows else measure_recipes(given) if given.recipe else measure_parts(given)
     for name, figure in figures.items():
         rest = "".join(f"   {key} {value:.3f}" for key, value in figure.items() if key not in ("cpu", "wall"))
         print(f"{name:52s} {figure['cpu']:8.2f} s cpu {figure['wall']:8.2f} s wall{rest}")
@@ -315,6 +321,77 @@ def time_training(count, encode, name, device):
     return {
         f"an epoch of {len(data):,} pairs, {name}, {encode}": per_epoch,
         f"re-ordering it, {encode}": {**vars(reordering), "share of an epoch": order / whole},
+    }
+
+
+def measure_recipes(given):
+    """Of each recipe: an epoch, the order that it begins with, and the callback of its steps, which keeps the embeddings."""
+    from training import load
+
+    model = given.model
+    with tempfile.TemporaryDirectory() as folder:
+        if model == "bert-base":
+            model = f"{folder}/bert-base"
+            load("bert-base", "cpu").save_pretrained(model)
+        return {f"an epoch of {name}, {given.model}": time_recipe(name, model, given.set, folder) for name in given.recipe}
+
+
+def time_recipe(name, model, changes, folder):
+    """Trained by `train.run`, with the callback's methods timed, and the device waited for before and after the order."""
+    from unittest.mock import patch
+
+    import torch
+
+    from pairtune.recipe import read_recipe
+    from pairtune.sbert.reorder import Reorder
+    from pairtune.train import run
+
+    cuda = torch.cuda.is_available()
+    wait = torch.cuda.synchronize if cuda else lambda: None
+    orders, begins, ends, steps = [], [], [], []
+
+    def timed(method, found, waits):
+        def inner(*args, **kwargs):
+            waits()
+            start = time.perf_counter()
+            begins.append(start) if found is orders else None
+            method(*args, **kwargs)
+            waits()
+            found.append(time.perf_counter() - start)
+
+        return inner
+
+    def end(*args, **kwargs):
+        wait()
+        ends.append(time.perf_counter())
+
+    settings = [
+        "order.encode=reuse",
+        "train.epochs=5",
+        f'encoder="{model}"',
+        *(["train.precision=bf16"] if cuda else []),
+        *changes,
+    ]
+    recipe = read_recipe(name, settings)
+    with (
+        patch.object(Reorder, "on_epoch_begin", timed(Reorder.on_epoch_begin, orders, wait)),
+        patch.object(Reorder, "on_step_end", timed(Reorder.on_step_end, steps, lambda: None)),
+        patch.object(Reorder, "on_epoch_end", end),
+    ):
+        cpu = time.process_time()
+        out = tempfile.mkdtemp(dir=folder)
+        run(recipe, 1, out=Path(out) / "run", results=Path(out) / "results.jsonl", checkpoints=False, keep_model=False)
+        cpu = time.process_time() - cpu
+    epochs = np.subtract(ends, begins)
+    keeping = sum(steps) / len(epochs)
+    shares = np.array(orders[1:]) / epochs[1:]
+    return {
+        "cpu": cpu,
+        "wall": float(epochs[1:].mean()),
+        "order share": float(sum(orders[1:]) / epochs[1:].sum()),
+        "least": float(shares.min()),
+        "most": float(shares.max()),
+        "with keeping": float((sum(orders[1:]) + keeping * (len(epochs) - 1)) / epochs[1:].sum()),
     }
 
 

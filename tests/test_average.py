@@ -72,3 +72,13 @@ def test_a_blend_lies_between_the_encoder_as_it_came_and_the_tuned_one(tmp_path,
     found = train(tiny_encoder, small_task, tmp_path / "blend" / "1", select="last", checkpoints=False, blend=0.25)
     assert_near(found, {name: torch.lerp(after[name], before[name], 0.25) for name in before})
     assert any((found[name] - after[name]).abs().max() > 1e-5 for name in before)
+
+
+def test_the_card_and_the_record_of_an_average_say_so(tmp_path, tiny_encoder, small_task):  # noqa: F811
+    from pairtune.train import run
+
+    record = run(small_recipe(tiny_encoder, select="average"), 1, out=tmp_path / "run", task=small_task)
+    assert record.recipe["select"] == "average"
+    assert "Kept: the mean of the weights after each of 2 epochs; seed 1." in (tmp_path / "run/model/README.md").read_text()
+    best = record.model_copy(update={"recipe": {**record.recipe, "select": "best"}, "best_epoch": 1})
+    assert best.describe_kept() == "epoch 1 of 2, the best on dev"

@@ -22,6 +22,7 @@ from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from markdown_it import MarkdownIt
@@ -330,6 +331,7 @@ def test_the_finer_figures_on_choosing_are_means_and_differences_of_the_records(
         main = TASKS[task].metric
         for split, scores in samples[0].runs[0].after.items():
             means |= {f"{sample.mean((metric, split)):.4f}" for sample in samples for metric in scores}
+            means |= {f"{np.mean([run.before[split][main] for run in sample.runs]):.4f}" for sample in samples}
         for one, other in itertools.permutations(samples, 2):
             gap = one.mean((main, "test")) - other.mean((main, "test"))
             gaps.add(f"{abs(gap):.4f}")

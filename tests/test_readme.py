@@ -54,7 +54,7 @@ def test_the_figures_of_the_readme_are_those_of_the_records():
     from pairtune.report.book import Book
 
     book = Book(ROOT / "results")
-    rows = re.findall(r"^\| .+ \| (\S+) \| \**([\d.]+)\** \| \**([\d.]+)\** \| `(\S+)` \| (\d) \|$", README, flags=re.MULTILINE)
+    rows = re.findall(r"^\| .+ \| (\S+) \| \**([\d.]+)\** \| \**([\d.]+)\** \| `(\S+)` \| (\d+) \|$", README, flags=re.MULTILINE)
     assert len(rows) == 7
     for metric, before, after, name, seeds in rows:
         found = book.find(read_recipe(name), "minilm")

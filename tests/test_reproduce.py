@@ -19,7 +19,7 @@ from pairtune.recipe import read_recipe, shipped_recipes
 from pairtune.reproduce.plan import OPEN, TABLES, Job, choose_recipes, plan_jobs, record_key, settings_key
 from pairtune.reproduce.queries import append_queries, read_queries
 from pairtune.reproduce.queue import missing_jobs
-from pairtune.reproduce.search import SEARCH
+from pairtune.reproduce.search import SEARCH, SECOND
 from pairtune.results import append_record, read_records
 
 QUICK = [f"--set={change}" for change in ("train.epochs=2", "train.batch=16", "train.max_length=16")]
@@ -193,7 +193,7 @@ def test_every_row_has_a_recipe_in_both_presets_and_no_recipe_is_forgotten():
 
 
 def test_the_candidates_of_a_search_are_at_most_two_dozen_and_all_different():
-    for task, candidates in SEARCH.items():
+    for task, candidates in (*SEARCH.items(), *SECOND.items()):
         keys = {settings_key(candidate.recipe()) for candidate in candidates}
         assert 5 <= len(keys) == len(candidates) <= 24, task
         assert all(candidate.recipe().task == task for candidate in candidates)

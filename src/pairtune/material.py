@@ -42,8 +42,11 @@ def dataset_of_file(stage: Stage) -> Dataset:
     from datasets import Dataset
 
     path, names = stage.train.file, stage.train.columns
-    if stage.loss.kind == "triplet" or stage.train.positives_only or stage.train.negatives != "given" or stage.train.pairs:
-        raise UserError(f"train.file {path} is trained on as it stands: no triplets, positives_only, negatives or pairs with it")
+    train = stage.train
+    if stage.loss.kind == "triplet" or train.positives_only or train.pairs or {train.negatives, train.labels} != {"given"}:
+        raise UserError(
+            f"train.file {path} is trained on as it stands: no triplets, positives_only, negatives, labels or pairs with it"
+        )
     try:
         found = pq.read_schema(path).names
         missing = [name for name in names if name not in found]

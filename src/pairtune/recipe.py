@@ -68,6 +68,8 @@ class TrainSettings(Settings):
     report_to: where the host sends the figures of the training as well, such as tensorboard. fast: no padding, each text of
     a batch once, fused losses, captured steps, where model and device allow it; the same losses as without, up to rounding and
     to what dropout draws. dropout: "first-epoch" trains the later epochs without, which is what the paper's released code does.
+    labels: "graded" trains on the dataset's own grades, from 0 for the lowest to 1 for the highest, where it has more of them
+    than positive and negative. blend: the share of the first weights, those before the stage, in the last.
     """
 
     epochs: int = Field(5, ge=1)
@@ -103,6 +105,7 @@ class Stage(Settings):
 class Recipe(Settings):
     """What `train.run` follows. Stages are trained one after the other, each from the best epoch of the one before.
 
+    select: "best" keeps the best epoch on dev, "last" the last one, "average" the mean of the weights after each epoch.
     dev: "rotating" puts train and dev together and holds out another tenth for each seed, so that seeds 1 to 10, with
     select = "last", are a cross-validation: for data with so little dev that a choice on it is luck.
     """

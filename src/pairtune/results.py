@@ -60,6 +60,13 @@ class Run(BaseModel):
         """The main metric on dev, by which seeds are chosen."""
         return self.after["dev"][self.metric]
 
+    def describe_kept(self) -> str:
+        """Which weights of the last stage were kept, in words."""
+        count = sum(epoch.stage == self.epochs[-1].stage for epoch in self.epochs)
+        if self.recipe.get("select") == "average":
+            return f"the mean of the weights after each of {count} epochs"
+        return f"epoch {self.best_epoch} of {count}, the {'last' if self.recipe.get('select') == 'last' else 'best on dev'}"
+
 
 def append_record(path: Path, run: Run) -> None:
     """Add one line that survives whatever happens next: locked, whole, and on the disk before we return."""

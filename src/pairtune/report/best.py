@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pairtune.report.book import Book, Sample
-from pairtune.reproduce.search import SEARCH, Candidate
+from pairtune.reproduce.search import Candidate, deciding
 from pairtune.tasks import TASKS
 
 
@@ -24,9 +24,11 @@ def on_common_seeds(samples: Sequence[Sample]) -> list[Sample]:
     return [Sample(tuple(run for run in sample.runs if run.seed in common)) for sample in samples] if common else list(samples)
 
 
-def rank_candidates(task: str, book: Book, encoder: str) -> list[tuple[Candidate, Sample]]:
-    """The candidates with all their runs, the best on dev first, those without runs last."""
-    found = [(candidate, book.find(candidate.recipe(), encoder)) for candidate in SEARCH[task]]
+def rank_candidates(
+    task: str, book: Book, encoder: str, candidates: Sequence[Candidate] | None = None
+) -> list[tuple[Candidate, Sample]]:
+    """The candidates (those that decide, unless told) with all their runs, the best on dev first, those without runs last."""
+    found = [(candidate, book.find(candidate.recipe(), encoder)) for candidate in candidates or deciding(task)]
     run = [pair for pair in found if len(pair[1])]
     scores = [dev_means(task, sample) for sample in on_common_seeds([sample for _, sample in run])] if run else []
     places = sorted(range(len(run)), key=scores.__getitem__, reverse=True)
@@ -40,10 +42,10 @@ def choose_best(task: str, book: Book) -> Candidate | None:
     """
     whole = []
     for encoder in book.encoders:
-        samples = [book.find(candidate.recipe(), encoder) for candidate in SEARCH[task]]
+        samples = [book.find(candidate.recipe(), encoder) for candidate in deciding(task)]
         if all(map(len, samples)):
             whole.append([dev_means(task, sample) for sample in on_common_seeds(samples)])
     if not whole:
         return None
     means = [tuple(row) for row in np.mean(whole, axis=0).round(9)]
-    return SEARCH[task][max(range(len(means)), key=means.__getitem__)]
+    return deciding(task)[max(range(len(means)), key=means.__getitem__)]

@@ -72,6 +72,8 @@ def plot_dev(shown: Sequence[Shown]) -> go.Figure:
         points = [(0.0, start)] if start is not None else []
         points += [(float(at), epoch.dev[run.metric]) for at, epoch in enumerate(run.epochs, 1)]
         _add_line(figure, points, one.label, place, mode="lines+markers")
+        if run.recipe.get("select") == "average":
+            continue  # no epoch has the weights that were kept
         last = run.epochs[-1].stage
         kept = next(at for at, epoch in enumerate(run.epochs, 1) if (epoch.stage, epoch.epoch) == (last, run.best_epoch))
         ring = {"size": 15, "symbol": "circle-open", "color": line_style(place)["color"], "line": {"width": 2.5}}

@@ -51,7 +51,7 @@ def list_facts(one: Shown) -> Iterator[tuple[str, str]]:
     yield "loss", "; then ".join(describe_loss(stage["loss"]) for stage in run.recipe["stages"])
     yield "order of batches", "; then ".join(describe_order(stage["order"]) for stage in run.recipe["stages"])
     yield "schedule", "; then ".join(describe_schedule(stage["train"]) for stage in run.recipe["stages"])
-    yield "epoch kept", f"{run.best_epoch} of {sum(epoch.stage == run.epochs[-1].stage for epoch in run.epochs)}"
+    yield "kept", run.describe_kept()
     yield "training time", f"{describe_time(run.seconds)}, {run.pairs_per_second:,.0f} pairs/s on {run.device}"
     yield "finished", run.finished.replace("T", " ").replace("+00:00", " UTC")
     yield "versions", describe_versions(run)

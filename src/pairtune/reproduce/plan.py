@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pairtune.errors import UserError
 from pairtune.recipe import Recipe, read_recipe
-from pairtune.reproduce.search import SEARCH
+from pairtune.reproduce.search import SEARCH, SECOND
 from pairtune.results import Run
 
 PRESETS = {"paper": "", "released": "released/"}  # the folder that its recipes stand in
@@ -119,9 +119,9 @@ def choose_recipes(what: str, preset: str = "paper", overrides: Sequence[str] = 
     groups: dict[str, Iterable[str]] = {**TABLES, "open": OPEN, "all": [*rows, *OPEN]}
     groups |= {task: [name for name in (*rows, *OPEN) if name.startswith(f"{task}/")] for task in SEARCH}
     if what == "best":
-        return [candidate.recipe(overrides) for task in SEARCH for candidate in SEARCH[task]]
+        return [candidate.recipe(overrides) for task in SEARCH for candidate in (*SEARCH[task], *SECOND.get(task, ()))]
     if what.startswith("best:") and what[5:] in SEARCH:
-        return [candidate.recipe(overrides) for candidate in SEARCH[what[5:]]]
+        return [candidate.recipe(overrides) for candidate in (*SEARCH[what[5:]], *SECOND.get(what[5:], ()))]
     if what not in groups and what not in (*rows, *OPEN):
         raise UserError(
             f"there is no table {what!r}; known: {', '.join((*TABLES, 'open', 'best', 'all', *SEARCH))}, "

@@ -25,7 +25,7 @@ def describe_run(run: Run, task: Task) -> str:
     return f"""\
 {HEADING}
 
-The cosine of two embeddings is the score of a pair of texts. Best epoch on dev: {run.best_epoch}; seed {run.seed}.
+The cosine of two embeddings is the score of a pair of texts. Kept: {run.describe_kept()}; seed {run.seed}.
 
 {score_table(run)}
 

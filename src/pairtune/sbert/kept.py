@@ -14,7 +14,7 @@ from pairtune.sbert.vectors import gather_everywhere, process_place
 
 Part = tuple[np.ndarray, Tensor, Tensor | None]  # rows, their vectors, and each one's own similarity
 
-FILE_EVERY = 64  # batches whose embeddings wait to be filed together
+WAITING = 2**24  # numbers of embeddings that wait to be filed together: 64 MB
 AT_HAND = 2**28  # numbers of all embeddings that may stay on the device, where the search wants them: 1 GB
 
 
@@ -57,6 +57,7 @@ class Kept:
         self._next = 0
         self._seen: list[Tensor] = []
         self._waiting: list[tuple[Sequence[int], list[Tensor]]] = []  # batches: rows, and all that was seen
+        self._numbers = 0  # that wait
         self._joined: list[Part] = []  # of many batches, for all processes
         self._last = np.empty(len(encoded.vectors), np.int64)  # of each text, where it was written last; room to work in
 
@@ -77,8 +78,9 @@ class Kept:
         if not rows or sum(map(len, seen)) < self.columns * len(rows):
             return  # a loss that encodes in its own way: the caller finds out by `batches_kept`
         self._waiting.append((rows, seen))
+        self._numbers += sum(map(Tensor.numel, seen))
         self.batches_kept += 1
-        if len(self._waiting) >= FILE_EVERY:
+        if self._numbers >= WAITING:
             self._file()
 
     def flush(self) -> None:
@@ -93,7 +95,7 @@ class Kept:
         """What waits goes into `encoded`, or with several processes off the device, until they meet."""
         if not self._waiting:
             return
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self._numbers = self._waiting, [], 0
         whole = torch.cat([tensor for _, seen in waiting for tensor in seen])
         sizes = np.array([len(rows) for rows, _ in waiting])
         begins = np.cumsum([0, *(sum(map(len, seen)) for _, seen in waiting[:-1])])
