@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from statistics import mode
 
 from pairtune.recipe import Recipe, read_recipe, shipped_recipes
 from pairtune.report.best import rank_candidates
@@ -160,7 +161,7 @@ def best_grid(book: Book) -> Grid | None:
                 (
                     f"`{recipe.task}`",
                     file_name(encoder),
-                    figure(sample.runs[0].before["test"][metric] if len(sample) else None),
+                    figure(mode(run.before["test"][metric] for run in sample.runs) if len(sample) else None),  # devices differ
                     metric,
                     figure(sample.mean((metric, "dev")) if len(sample) else None),
                     with_spread(row.mean, row.std, row.n),
