@@ -337,61 +337,50 @@ def measure_recipes(given):
 
 
 def time_recipe(name, model, changes, folder):
-    """Trained by `train.run`, with the callback's methods timed, and the device waited for before and after the order."""
+    """Trained by `train.run`, its callback timed, and the device waited for before and after each order."""
     from unittest.mock import patch
 
     import torch
 
     from pairtune.recipe import read_recipe
-    from pairtune.sbert.reorder import Reorder
+    from pairtune.sbert import trainer
     from pairtune.train import run
 
     cuda = torch.cuda.is_available()
     wait = torch.cuda.synchronize if cuda else lambda: None
-    orders, begins, ends, steps = [], [], [], []
+    begins, orders, steps, ends = [], [], [], []
 
-    def timed(method, found, waits):
-        def inner(*args, **kwargs):
-            waits()
+    class Timed(trainer.Reorder):
+        def on_epoch_begin(self, args, state, control, **kwargs):
+            wait()
+            begins.append(time.perf_counter())
+            super().on_epoch_begin(args, state, control, **kwargs)
+            wait()
+            orders.append(time.perf_counter() - begins[-1])
+
+        def on_step_end(self, args, state, control, **kwargs):
             start = time.perf_counter()
-            begins.append(start) if found is orders else None
-            method(*args, **kwargs)
-            waits()
-            found.append(time.perf_counter() - start)
+            super().on_step_end(args, state, control, **kwargs)
+            steps.append(time.perf_counter() - start)
 
-        return inner
+        def on_epoch_end(self, args, state, control, **kwargs):
+            wait()
+            ends.append(time.perf_counter())
 
-    def end(*args, **kwargs):
-        wait()
-        ends.append(time.perf_counter())
-
-    settings = [
-        "order.encode=reuse",
-        "train.epochs=5",
-        f'encoder="{model}"',
-        *(["train.precision=bf16"] if cuda else []),
-        *changes,
-    ]
-    recipe = read_recipe(name, settings)
-    with (
-        patch.object(Reorder, "on_epoch_begin", timed(Reorder.on_epoch_begin, orders, wait)),
-        patch.object(Reorder, "on_step_end", timed(Reorder.on_step_end, steps, lambda: None)),
-        patch.object(Reorder, "on_epoch_end", end),
-    ):
-        cpu = time.process_time()
-        out = tempfile.mkdtemp(dir=folder)
-        run(recipe, 1, out=Path(out) / "run", results=Path(out) / "results.jsonl", checkpoints=False, keep_model=False)
-        cpu = time.process_time() - cpu
-    epochs = np.subtract(ends, begins)
-    keeping = sum(steps) / len(epochs)
-    shares = np.array(orders[1:]) / epochs[1:]
+    settings = ["order.encode=reuse", "train.epochs=5", f'encoder="{model}"', *changes]
+    recipe = read_recipe(name, ["train.precision=bf16", *settings] if cuda else settings)
+    out, cpu = Path(tempfile.mkdtemp(dir=folder)), time.process_time()
+    with patch.object(trainer, "Reorder", Timed):
+        run(recipe, 1, out=out / "run", results=out / "results.jsonl", checkpoints=False, keep_model=False)
+    epochs = np.subtract(ends, begins)[1:]  # the first encodes
+    order, keeping = np.array(orders[1:]), sum(steps) / len(begins)
     return {
-        "cpu": cpu,
-        "wall": float(epochs[1:].mean()),
-        "order share": float(sum(orders[1:]) / epochs[1:].sum()),
-        "least": float(shares.min()),
-        "most": float(shares.max()),
-        "with keeping": float((sum(orders[1:]) + keeping * (len(epochs) - 1)) / epochs[1:].sum()),
+        "cpu": time.process_time() - cpu,
+        "wall": float(epochs.mean()),
+        "order share": float(order.sum() / epochs.sum()),
+        "least": float((order / epochs).min()),
+        "most": float((order / epochs).max()),
+        "with keeping": float((order + keeping).sum() / epochs.sum()),
     }
 
 

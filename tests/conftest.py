@@ -51,3 +51,13 @@ def real_data() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("needs the original datasets: set PAIRTUNE_DATA to their folder")
     return Path(folder).resolve()
+
+
+@pytest.fixture(scope="session")
+def small_task():
+    """A few pairs in three splits, as similarities."""
+    from pairtune.pairs import Task
+    from small import small_pairs
+
+    metrics = ("Spearman", "Pearson")
+    return Task("small", "regression", small_pairs(48, 1), small_pairs(24, 2), small_pairs(24, 3), "Spearman", metrics)

@@ -8,7 +8,7 @@ from datasets import Dataset
 from transformers import TrainerCallback
 
 from pairtune.sbert.callbacks import newest_usable_checkpoint
-from test_train import small_recipe, small_task  # noqa: F401  # a fixture
+from small import small_recipe
 
 
 class Look(TrainerCallback):
@@ -47,7 +47,7 @@ def assert_near(found, expected):
 
 
 @pytest.mark.parametrize("checkpoints", [False, True])
-def test_the_average_is_the_mean_of_the_weights_after_each_epoch(tmp_path, tiny_encoder, small_task, checkpoints):  # noqa: F811
+def test_the_average_is_the_mean_of_the_weights_after_each_epoch(tmp_path, tiny_encoder, small_task, checkpoints):
     look = Look()
     found = train(tiny_encoder, small_task, tmp_path / "s" / "1", select="average", checkpoints=checkpoints, look=look)
     first, second, third = look.epochs
@@ -55,7 +55,7 @@ def test_the_average_is_the_mean_of_the_weights_after_each_epoch(tmp_path, tiny_
     assert any((found[name] - third[name]).abs().max() > 1e-5 for name in first)
 
 
-def test_an_average_that_was_broken_off_goes_on_to_the_same_weights(tmp_path, tiny_encoder, small_task):  # noqa: F811
+def test_an_average_that_was_broken_off_goes_on_to_the_same_weights(tmp_path, tiny_encoder, small_task):
     whole = train(tiny_encoder, small_task, tmp_path / "whole" / "1", select="average")
     folder = tmp_path / "killed" / "1"
     with pytest.raises(KeyboardInterrupt):
@@ -64,7 +64,7 @@ def test_an_average_that_was_broken_off_goes_on_to_the_same_weights(tmp_path, ti
     assert_near(train(tiny_encoder, small_task, folder, select="average"), whole)
 
 
-def test_a_blend_lies_between_the_encoder_as_it_came_and_the_tuned_one(tmp_path, tiny_encoder, small_task):  # noqa: F811
+def test_a_blend_lies_between_the_encoder_as_it_came_and_the_tuned_one(tmp_path, tiny_encoder, small_task):
     from pairtune.sbert.encoder import load_encoder
 
     before = load_encoder(tiny_encoder, 16, "cpu").state_dict()
@@ -74,7 +74,7 @@ def test_a_blend_lies_between_the_encoder_as_it_came_and_the_tuned_one(tmp_path,
     assert any((found[name] - after[name]).abs().max() > 1e-5 for name in before)
 
 
-def test_the_card_and_the_record_of_an_average_say_so(tmp_path, tiny_encoder, small_task):  # noqa: F811
+def test_the_card_and_the_record_of_an_average_say_so(tmp_path, tiny_encoder, small_task):
     from pairtune.train import run
 
     record = run(small_recipe(tiny_encoder, select="average"), 1, out=tmp_path / "run", task=small_task)

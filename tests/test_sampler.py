@@ -215,10 +215,12 @@ def test_reused_vectors_are_those_of_the_training_steps(tiny_encoder, tmp_path, 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize("at_hand", [0, 100])
-def test_of_a_text_that_is_seen_twice_the_last_vector_is_kept(device, at_hand, monkeypatch):
+@pytest.mark.parametrize("waiting", [1, 100])  # each batch is filed by itself, or both together
+def test_of_a_text_that_is_seen_twice_the_last_vector_is_kept(device, at_hand, waiting, monkeypatch):
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("needs an NVIDIA GPU")
     monkeypatch.setattr(kept_module, "AT_HAND", at_hand)
+    monkeypatch.setattr(kept_module, "WAITING", waiting)
     kept = Kept(Encoded(torch.zeros(4, 1)), np.array([0, 1, 0, 2, 0, 3]), columns=2, place=0, device=torch.device(device))
     kept.begin_epoch([[0, 1, 2], [3, 4]], 0)
     for left in ([1.0, 2.0, 3.0], [4.0, 5.0]):

@@ -20,35 +20,9 @@ from transformers import TrainerCallback
 
 from pairtune.errors import UserError
 from pairtune.pairs import PairSet, Task
-from pairtune.recipe import make_recipe
 from pairtune.results import read_records
 from pairtune.train import run, run_seeds
-
-WORDS = ["stone", "river", "cloud", "engine", "garden", "paper", "silver", "window", "forest", "needle", "bridge", "candle"]
-
-
-def sentence(rng):
-    return " ".join(rng.choice(WORDS, size=4))
-
-
-def small_pairs(count, seed):
-    """Each left text with a near and a random right text; the label is the share of words they have in common."""
-    rng = np.random.default_rng(seed)
-    left = [text for _ in range(count // 2) for text in [sentence(rng)] * 2]
-    right = [sentence(rng) if row % 2 else f"a {text}" for row, text in enumerate(left)]
-    label = [len(set(a.split()) & set(b.split())) / len(set(a.split())) for a, b in zip(left, right, strict=True)]
-    return PairSet.of(left, right, label)
-
-
-@pytest.fixture(scope="module")
-def small_task():
-    metrics = ("Spearman", "Pearson")
-    return Task("small", "regression", small_pairs(48, 1), small_pairs(24, 2), small_pairs(24, 3), "Spearman", metrics)
-
-
-def small_recipe(tiny_encoder, **tables):
-    train = {"epochs": 2, "batch": 8, "rate": 1e-4, "max_length": 16, **tables.pop("train", {})}
-    return make_recipe({"name": "small/combo", "encoder": tiny_encoder, "train": train, **tables})
+from small import sentence, small_pairs, small_recipe
 
 
 def weights(folder):

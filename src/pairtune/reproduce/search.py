@@ -154,7 +154,7 @@ SEARCH: dict[str, tuple[Candidate, ...]] = {
     ),
 }
 
-MANY = "order.by=uniform train.negatives=logarithmic"
+SAMPLED = "order.by=uniform train.negatives=logarithmic"
 SECOND: dict[str, tuple[Candidate, ...]] = {
     task: tuple(Candidate(one.base, ("dev=rotating", *one.changes)) for one in candidates)
     for task, candidates in {
@@ -194,7 +194,7 @@ SECOND: dict[str, tuple[Candidate, ...]] = {
                     (0.02, "order.by=uniform train.batch=800 train.rate=5e-5 train.epochs=6 select=last"),
                     (0.02, "order.by=uniform train.batch=800 train.rate=5e-5 train.epochs=10 select=average"),
                     (0.02, "order.by=uniform train.batch=800 train.rate=1e-4 train.epochs=10 select=average"),
-                    (0.02, f"{MANY} train.rate=1e-5 train.epochs=1 select=last"),
+                    (0.02, f"{SAMPLED} train.rate=1e-5 train.epochs=1 select=last"),
                     (
                         0.02,
                         "order.by=uniform train.negatives=logarithmic train.rate=2e-5 train.epochs=1 select=last train.blend=0.5",
