@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 import subprocess
@@ -10,13 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 from typer.testing import CliRunner
 
 from pairtune.cli import app
 from pairtune.errors import UserError
 from pairtune.recipe import read_recipe, shipped_recipes
-from pairtune.report.best import choose_best, rank_candidates
+from pairtune.report.best import best_levels, choose_best, rank_candidates
 from pairtune.report.book import Book, Difference, Sample, compare
 from pairtune.report.layout import grids_of, released_grid
 from pairtune.report.published import PUBLISHED
@@ -33,7 +36,7 @@ from pairtune.report.verdicts import (
 )
 from pairtune.reproduce.plan import TABLES, record_key, settings_key
 from pairtune.reproduce.queries import append_queries
-from pairtune.reproduce.search import SEARCH, SECOND, deciding
+from pairtune.reproduce.search import SEARCH, SECOND, THIRD, Factorial, all_candidates, deciding
 from pairtune.results import Epoch, Run, append_record
 from pairtune.tasks import TASKS
 
@@ -286,6 +289,55 @@ def test_a_second_round_decides_where_there_is_one(tmp_path):
     assert choose_best("cqa-a", book) == SECOND["cqa-a"][-1]
     titles = [grid.title for grid in grids_of("best", book) if "cqa-a" in grid.title]
     assert titles == ["Search, `cqa-a`, minilm", "Second round, by cross-validation, `cqa-a`, minilm"]
+
+
+def test_where_every_combination_was_run_each_level_is_judged_by_all_that_have_it(tmp_path):
+    design = THIRD["antique"]
+    worth = [(0.02, 0.0), (0.0, 0.015), (0.0, 0.03, 0.01)]
+    runs = []
+    for combination, one in zip(design.combinations, design.candidates, strict=True):
+        dev = 0.8 + sum(levels[place] for levels, place in zip(worth, combination, strict=True))
+        lucky = 0.06 if combination == (1, 0, 2) else 0.0  # the highest of all figures, and one alone
+        runs.append(make_run(one.base, 1, test=0.5, dev=dev + lucky, overrides=one.changes))
+    assert choose_best("antique", write(tmp_path, runs[:-1])) is None  # no encoder has been through
+    book = write(tmp_path, runs[-1:])
+    assert rank_candidates("antique", book, "minilm")[0][0] == design.candidate((1, 0, 2))
+    assert choose_best("antique", book) == design.candidate((0, 1, 1))
+    titles = [grid.title for grid in grids_of("best", book) if "antique" in grid.title]
+    assert titles[-1] == "Third round, every combination, `antique`, minilm"
+
+
+@given(st.lists(st.floats(0, 1), min_size=12, max_size=12), st.lists(st.floats(0, 1), min_size=12, max_size=12))
+def test_the_best_levels_are_those_with_the_highest_plain_means(first, second):
+    design = Factorial(
+        "stsb/mse", (), (("", "train.rate=5e-5"), ("", "train.batch=60"), ("", "train.epochs=2", "train.epochs=9"))
+    )
+    means = []
+    for factor, levels in enumerate(design.factors):
+        found = [[] for _ in levels]
+        for scores in (first, second):
+            for combination, score in zip(design.combinations, scores, strict=True):
+                found[combination[factor]].append(score)
+        means.append([statistics.mean(values) for values in found])
+    if any(abs(a - b) < 1e-6 for levels in means for a, b in itertools.combinations(levels, 2)):
+        return  # either may be called the best
+    expected = [levels.index(max(levels)) for levels in means]
+    assert best_levels(design, [first, second]) == design.candidate(expected)
+
+
+def test_combinations_that_an_encoder_lacks_tilt_nothing():
+    design = Factorial("stsb/mse", (), (("", "train.rate=5e-5"), ("", "train.batch=60")))
+    assert [one.name for one in design.candidates][-1] == "stsb/mse+rate-5e-5+batch-60"
+    easy, hard = [0.90, 0.89, 0.88, 0.87], [0.50, 0.49, None, None]  # plain means would call the second rate the better
+    assert best_levels(design, [easy, hard]) == design.candidate((0, 0))
+
+
+def test_a_candidate_of_two_rounds_is_one():
+    names = [candidate.name for candidate in all_candidates("antique")]
+    shared = set(SECOND["antique"]) & set(THIRD["antique"].candidates)
+    assert (
+        len(names) == len(set(names)) == len(SEARCH["antique"]) + len(SECOND["antique"]) + 12 - len(shared) and len(shared) == 4
+    )
 
 
 def test_candidates_are_compared_on_the_seeds_that_all_of_them_have(tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 from pairtune.errors import UserError
 from pairtune.pairs import PairSet, Task
 from pairtune.recipe import Stage
+from pairtune.tasks.fill import fill_queries
 from pairtune.tasks.negatives import logarithmic_negatives, triplets
 
 if TYPE_CHECKING:
@@ -43,9 +44,11 @@ def dataset_of_file(stage: Stage) -> Dataset:
 
     path, names = stage.train.file, stage.train.columns
     train = stage.train
-    if stage.loss.kind == "triplet" or train.positives_only or train.pairs or {train.negatives, train.labels} != {"given"}:
+    changed = train.positives_only or train.pairs or train.candidates or {train.negatives, train.labels} != {"given"}
+    if stage.loss.kind == "triplet" or changed:
         raise UserError(
-            f"train.file {path} is trained on as it stands: no triplets, positives_only, negatives, labels or pairs with it"
+            f"train.file {path} is trained on as it stands: no triplets, positives_only, negatives, candidates, labels or pairs "
+            f"with it"
         )
     try:
         found = pq.read_schema(path).names
@@ -66,7 +69,11 @@ def dataset_of_file(stage: Stage) -> Dataset:
 
 def training_pairs(model: SentenceTransformer, task: Task, stage: Stage, rng: np.random.Generator) -> PairSet:
     """The task's training pairs, with what the recipe adds to them or leaves out."""
-    pairs = graded(task.train) if stage.train.labels == "graded" else task.train
+    pairs = task.train
+    if stage.train.candidates:
+        pairs = fill_queries(pairs, stage.train.candidates, task, "train.candidates")
+    if stage.train.labels == "graded":
+        pairs = graded(pairs)
     if stage.train.negatives == "logarithmic":
         pairs = add_negatives(model, pairs, rng)
     if stage.train.positives_only:

@@ -69,7 +69,8 @@ class TrainSettings(Settings):
     a batch once, fused losses, captured steps, where model and device allow it; the same losses as without, up to rounding and
     to what dropout draws. dropout: "first-epoch" trains the later epochs without, which is what the paper's released code does.
     labels: "graded" trains on the dataset's own grades, from 0 for the lowest to 1 for the highest, where it has more of them
-    than positive and negative. blend: the share of the first weights, those before the stage, in the last.
+    than positive and negative. blend: the share of the first weights, those before the stage, in the last. candidates: in a
+    ranking, fill each query up to so many right texts with those of other queries that share most words with it, as negatives.
     """
 
     epochs: int = Field(5, ge=1)
@@ -92,6 +93,7 @@ class TrainSettings(Settings):
     dropout: Literal["always", "first-epoch"] = "always"
     labels: Literal["given", "graded"] = "given"
     blend: float = Field(0.0, ge=0, lt=1)
+    candidates: int = Field(0, ge=0)
 
 
 class Stage(Settings):
@@ -107,7 +109,8 @@ class Recipe(Settings):
 
     select: "best" keeps the best epoch on dev, "last" the last one, "average" the mean of the weights after each epoch.
     dev: "rotating" puts train and dev together and holds out another tenth for each seed, so that seeds 1 to 10, with
-    select = "last", are a cross-validation: for data with so little dev that a choice on it is luck.
+    select = "last", are a cross-validation: for data with so little dev that a choice on it is luck. dev_candidates: as
+    train.candidates, for dev: for a ranking whose dev has fewer texts to a query, or fewer bad ones, than it will meet.
     """
 
     name: str = Field(min_length=1, pattern=r"^[\w.+-]+(/[\w.+-]+)*$")
@@ -116,6 +119,7 @@ class Recipe(Settings):
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((1,), min_length=1)
     select: Select = "best"
     dev: Literal["given", "rotating"] = "given"
+    dev_candidates: int = Field(0, ge=0)
     stages: tuple[Stage, ...] = (Stage(),)
 
 

@@ -25,6 +25,7 @@ from pairtune.recipe import Recipe, Stage
 from pairtune.results import Epoch, Run
 from pairtune.select import best_index
 from pairtune.tasks import load_task
+from pairtune.tasks.fill import fill_dev
 from pairtune.tasks.rotate import rotate_dev
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def run(
         if any(stage.train.file for stage in recipe.stages):
             raise UserError('dev = "rotating" holds out pairs of the task, and train.file may have them too: set dev = "given"')
         task = rotate_dev(task, seed)
+    if recipe.dev_candidates:
+        task = fill_dev(task, recipe.dev_candidates)
     for note in task.notes:
         say(f"{task.name}: {note}")
     model = load_encoder(recipe.encoder, recipe.stages[0].train.max_length)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pairtune.report.book import Book, Sample
-from pairtune.reproduce.search import Candidate, deciding
+from pairtune.reproduce.search import THIRD, Candidate, Factorial, deciding
 from pairtune.tasks import TASKS
 
 
@@ -36,16 +36,41 @@ def rank_candidates(
 
 
 def choose_best(task: str, book: Book) -> Candidate | None:
-    """The candidate with the highest dev score, averaged over the encoders that went through the whole search.
+    """The candidate with the highest dev score, averaged over the encoders that went through the whole last round.
 
-    None while no encoder has.
+    Where that has every combination of some settings: the one of the best levels. None while no encoder has been through.
     """
-    whole = []
-    for encoder in book.encoders:
-        samples = [book.find(candidate.recipe(), encoder) for candidate in deciding(task)]
-        if all(map(len, samples)):
-            whole.append([dev_means(task, sample) for sample in on_common_seeds(samples)])
+    candidates = deciding(task)
+    found = [[book.find(candidate.recipe(), encoder) for candidate in candidates] for encoder in book.encoders]
+    whole = [[dev_means(task, sample) for sample in on_common_seeds(samples)] for samples in found if all(map(len, samples))]
     if not whole:
         return None
+    if task in THIRD:
+        return best_levels(THIRD[task], [_main_scores(task, samples) for samples in found])
     means = [tuple(row) for row in np.mean(whole, axis=0).round(9)]
-    return deciding(task)[max(range(len(means)), key=means.__getitem__)]
+    return candidates[max(range(len(means)), key=means.__getitem__)]
+
+
+def _main_scores(task: str, samples: Sequence[Sample]) -> list[float | None]:
+    """Of the main metric on dev, over the seeds that all those with runs have; None for one without."""
+    common = iter(on_common_seeds(run)) if (run := [sample for sample in samples if len(sample)]) else iter(())
+    return [dev_means(task, next(common))[0] if len(sample) else None for sample in samples]
+
+
+def best_levels(design: Factorial, scores: Sequence[Sequence[float | None]]) -> Candidate:
+    """The combination of the best levels: a level is judged by all the combinations that have it, not by its luckiest one.
+
+    scores: for each encoder, one for each combination, or None. By least squares on a constant for each encoder and a term for
+    each level but the first of its factor, so that what an encoder lacks tilts nothing.
+    """
+    rows, found = [], []
+    for encoder, means in enumerate(scores):
+        for combination, mean in zip(design.combinations, means, strict=True):
+            if mean is not None:
+                constants = [float(encoder == other) for other in range(len(scores))]
+                places = zip(design.factors, combination, strict=True)
+                rows.append(constants + [float(place == other) for levels, place in places for other in range(1, len(levels))])
+                found.append(mean)
+    effects = iter(np.linalg.lstsq(np.array(rows), np.array(found), rcond=None)[0][len(scores) :].round(9))
+    worth = [[0.0, *(next(effects) for _ in levels[1:])] for levels in design.factors]
+    return design.candidate([max(range(len(levels)), key=levels.__getitem__) for levels in worth])

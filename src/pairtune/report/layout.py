@@ -13,7 +13,7 @@ from pairtune.report.grid import Grid, describe_difference, figure, with_spread
 from pairtune.report.published import BARE_LOOP, CAPTIONS, PUBLISHED, published_score
 from pairtune.report.tables import BEST, base_name, check_order, make_row, metrics_of, paper_metric, recipes_of
 from pairtune.reproduce.plan import PRESETS, TABLES, file_name, settings_key
-from pairtune.reproduce.search import SEARCH, SECOND, Candidate
+from pairtune.reproduce.search import SEARCH, rounds
 from pairtune.tasks import TASKS
 
 MARKS = {1.0: "✓", 0.5: "(✓)", -0.5: "(✗)", -1.0: "✗"}
@@ -35,8 +35,7 @@ def grids_of(table: str, book: Book, preset: str = "paper", encoders: Sequence[s
     """
     encoders = encoders or encoders_in(book)
     if table == BEST:
-        rounds = [(task, search[task]) for task in SEARCH for search in (SEARCH, SECOND) if task in search]
-        return [search_grid(task, candidates, book, encoder) for task, candidates in rounds for encoder in encoders]
+        return [search_grid(task, title, book, encoder) for task in SEARCH for title in rounds(task) for encoder in encoders]
     recipes = sorted(recipes_of(table, preset), key=lambda recipe: list(SEARCH).index(recipe.task) if table == "open" else 0)
     grids = []
     for task, some in groupby(recipes, key=lambda recipe: recipe.task):
@@ -110,15 +109,14 @@ def describe_orders(recipes: Sequence[Recipe], book: Book, encoders: Sequence[st
     return lines
 
 
-def search_grid(task: str, candidates: Sequence[Candidate], book: Book, encoder: str) -> Grid:
-    """The candidates of a task's search, the best on dev first, with test beside it."""
+def search_grid(task: str, title: str, book: Book, encoder: str) -> Grid:
+    """The candidates of a round of a task's search, the best on dev first, with test beside it."""
     metric = TASKS[task].metric
     rows = []
-    for place, (candidate, sample) in enumerate(rank_candidates(task, book, encoder, candidates)):
+    for place, (candidate, sample) in enumerate(rank_candidates(task, book, encoder, rounds(task)[title])):
         dev, test = ((metric, split) for split in ("dev", "test"))
         scores = (figure(sample.mean(dev)), figure(sample.mean(test))) if len(sample) else ("–", "–")
         rows.append((str(place + 1) if len(sample) else "–", f"`{candidate.name}`", *scores, str(len(sample))))
-    title = "Second round, by cross-validation" if candidates is SECOND.get(task) else "Search"
     return Grid(
         f"{title}, `{task}`, {file_name(encoder)}", ("place", "recipe", f"{metric}, dev", f"{metric}, test", "n"), tuple(rows)
     )

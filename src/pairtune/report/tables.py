@@ -11,7 +11,7 @@ from pairtune.recipe import Recipe, read_recipe
 from pairtune.report.book import Book, Metric, Sample, compare
 from pairtune.report.published import PUBLISHED, published_score
 from pairtune.reproduce.plan import OPEN, PRESETS, TABLES, file_name
-from pairtune.reproduce.search import SEARCH, SECOND
+from pairtune.reproduce.search import SEARCH, all_candidates
 from pairtune.select import mean_and_spread
 from pairtune.tasks import TASKS
 
@@ -55,7 +55,7 @@ def rows_of(table: str, book: Book, preset: str = "paper") -> list[Row]:
 def recipes_of(table: str, preset: str = "paper") -> list[Recipe]:
     """The recipes of a table, in the paper's order."""
     if table == BEST:
-        return [candidate.recipe() for search in (SEARCH, SECOND) for candidates in search.values() for candidate in candidates]
+        return [candidate.recipe() for task in SEARCH for candidate in all_candidates(task)]
     if table not in table_names():
         raise UserError(f"there is no table {table!r}; known: {', '.join(table_names())}")
     if preset not in PRESETS:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pairtune.errors import UserError
 from pairtune.recipe import Recipe, read_recipe
-from pairtune.reproduce.search import SEARCH, SECOND
+from pairtune.reproduce.search import SEARCH, all_candidates
 from pairtune.results import Run
 
 PRESETS = {"paper": "", "released": "released/"}  # the folder that its recipes stand in
@@ -65,7 +65,10 @@ class Job:
         """About how long it takes, for the order of the queue and the time that is left; the unit does not matter."""
         many = {"logarithmic": 7.0, "given": 1.0}  # negatives that are sampled come on top of the pairs
         size = EPOCH_COSTS.get(self.recipe.task, 10.0)
-        return sum(stage.train.epochs * size * many[stage.train.negatives] for stage in self.recipe.stages)
+        return sum(
+            train.epochs * size * many[train.negatives] * max(1.0, train.candidates / 10)
+            for train in (stage.train for stage in self.recipe.stages)
+        )
 
     def folder(self, out: Path) -> Path:
         """Where the run trains: settings that differ never meet in one folder."""
@@ -119,9 +122,9 @@ def choose_recipes(what: str, preset: str = "paper", overrides: Sequence[str] = 
     groups: dict[str, Iterable[str]] = {**TABLES, "open": OPEN, "all": [*rows, *OPEN]}
     groups |= {task: [name for name in (*rows, *OPEN) if name.startswith(f"{task}/")] for task in SEARCH}
     if what == "best":
-        return [candidate.recipe(overrides) for task in SEARCH for candidate in (*SEARCH[task], *SECOND.get(task, ()))]
+        return [candidate.recipe(overrides) for task in SEARCH for candidate in all_candidates(task)]
     if what.startswith("best:") and what[5:] in SEARCH:
-        return [candidate.recipe(overrides) for candidate in (*SEARCH[what[5:]], *SECOND.get(what[5:], ()))]
+        return [candidate.recipe(overrides) for candidate in all_candidates(what[5:])]
     if what not in groups and what not in (*rows, *OPEN):
         raise UserError(
             f"there is no table {what!r}; known: {', '.join((*TABLES, 'open', 'best', 'all', *SEARCH))}, "
