@@ -225,6 +225,25 @@ def test_a_parquet_file_in_order_trains_as_the_same_pairs_in_memory(tmp_path, ti
     assert_same_weights(tmp_path / "file" / "model", tmp_path / "memory" / "model")
 
 
+def test_a_training_file_that_has_changed_is_not_gone_on_with(tmp_path, tiny_encoder, small_task, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "ordered.parquet"
+    write_parquet(path, small_task.train)
+    recipe = small_recipe(tiny_encoder, train={"file": str(path), "columns": ["q", "a", "y"], "epochs": 1})
+    record = run(recipe, 1, out=tmp_path / "run", task=small_task)
+    write_parquet(path, small_task.train.take(range(len(small_task.train))[::-1]))
+    with pytest.raises(
+        UserError, match=r"other settings \(files.*ordered.parquet is '[\d,]+ bytes, \w{12}' there, '[\d,]+ bytes"
+    ):
+        run(recipe, 1, out=tmp_path / "run", task=small_task, resume=True)
+    path.unlink()  # a finished run does not need it any more
+    assert run(recipe, 1, out=tmp_path / "run", task=small_task, resume=True) == record
+    asked = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    del asked["files"]
+    (tmp_path / "run" / "recipe.json").write_text(json.dumps(asked))  # as versions before this one wrote it
+    assert run(recipe, 1, out=tmp_path / "run", task=small_task, resume=True) == record
+
+
 def test_a_training_file_is_mapped_not_loaded(tmp_path, small_task):
     from pairtune.material import dataset_of_file
 

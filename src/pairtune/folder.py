@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +16,8 @@ from pairtune.errors import UserError
 from pairtune.pairs import Task
 from pairtune.recipe import Recipe
 from pairtune.results import Run, append_record
+
+EDGE = 2**20  # bytes of a file's beginning and end that tell it from others: one in another order differs there
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,9 @@ class RunFolder:
         found = json.loads((self.path / "recipe.json").read_text())
         with suppress(ValueError):  # of a version that had fewer settings: the others are at their defaults
             found["recipe"] = Recipe.model_validate(found["recipe"]).model_dump(mode="json", exclude={"seeds"})
-        found.setdefault("data", asked["data"])  # of a version that did not write it down
+        for key in ("data", "files"):  # of a version that did not write it down
+            found.setdefault(key, asked[key])
+        found["files"] |= {name: mark for name, mark in asked["files"].items() if "gone" in (mark, found["files"].get(name))}
         if found != asked:
             changed = ", ".join(_differences(found, asked))
             raise UserError(f"{self.path} holds a run with other settings ({changed}): give another --out, or --overwrite")
@@ -102,7 +108,23 @@ class RunFolder:
 
 def ask_for(recipe: Recipe, seed: int, task: Task) -> dict[str, Any]:
     """What tells a run from others: a resumed one must ask for the same."""
-    return {"seed": seed, "data": task.fingerprint(), "recipe": recipe.model_dump(mode="json", exclude={"seeds"})}
+    files = {stage.train.file: fingerprint_file(Path(stage.train.file)) for stage in recipe.stages if stage.train.file}
+    settings = recipe.model_dump(mode="json", exclude={"seeds"})
+    return {"seed": seed, "data": task.fingerprint(), "files": files, "recipe": settings}
+
+
+def fingerprint_file(path: Path) -> str:
+    """The same for the same content, as far as its size, its first and its last megabyte tell; "gone" where there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            digest = hashlib.sha256()
+            for start in (0, max(0, size - EDGE)):
+                file.seek(start)
+                digest.update(file.read(EDGE))
+    except OSError:
+        return "gone"
+    return f"{size:,} bytes, {digest.hexdigest()[:12]}"
 
 
 def write_whole(path: Path, text: str) -> None:
