@@ -328,8 +328,10 @@ def test_the_best_levels_are_those_with_the_highest_plain_means(first, second):
 def test_combinations_that_an_encoder_lacks_tilt_nothing():
     design = Factorial("stsb/mse", (), (("", "train.rate=5e-5"), ("", "train.batch=60")))
     assert [one.name for one in design.candidates][-1] == "stsb/mse+rate-5e-5+batch-60"
-    easy, hard = [0.90, 0.89, 0.88, 0.87], [0.50, 0.49, None, None]  # plain means would call the second rate the better
+    easy, hard = [0.90, 0.89, 0.88, 0.87], [0.50, 0.49, 0.48, None]
     assert best_levels(design, [easy, hard]) == design.candidate((0, 0))
+    stray = [0.50, None, 0.99, None]  # a few runs that say nothing of the batch
+    assert best_levels(design, [easy, stray]) == best_levels(design, [easy, [None] * 4]) == design.candidate((0, 0))
 
 
 def test_a_candidate_of_two_rounds_is_one():

@@ -10,7 +10,7 @@ import numpy as np
 from pairtune.errors import UserError
 from pairtune.pairs import PairSet, Task
 from pairtune.recipe import Stage
-from pairtune.tasks.fill import fill_queries
+from pairtune.tasks.fill import check_filling, fill_queries
 from pairtune.tasks.negatives import logarithmic_negatives, triplets
 
 if TYPE_CHECKING:
@@ -67,11 +67,25 @@ def dataset_of_file(stage: Stage) -> Dataset:
     return dataset.select_columns(list(names)).rename_columns(dict(zip(names, ("left", "right", "label"), strict=False)))
 
 
+def check_candidates(task: Task, stage: Stage) -> None:
+    """Refuse a `train.candidates` that cannot be had, or that another setting takes back."""
+    train = stage.train
+    if not train.candidates:
+        return
+    against = {"positives_only = true": train.positives_only, 'negatives = "logarithmic"': train.negatives == "logarithmic"}
+    for other in (name for name, given in against.items() if given):
+        raise UserError(
+            f"train.candidates = {train.candidates} adds negatives to the given ones, and train.{other} keeps only the positives "
+            f"of them: set one of the two"
+        )
+    check_filling(task, task.train, train.candidates, "train.candidates")
+
+
 def training_pairs(model: SentenceTransformer, task: Task, stage: Stage, rng: np.random.Generator) -> PairSet:
     """The task's training pairs, with what the recipe adds to them or leaves out."""
     pairs = task.train
     if stage.train.candidates:
-        pairs = fill_queries(pairs, stage.train.candidates, task, "train.candidates")
+        pairs = fill_queries(pairs, stage.train.candidates)
     if stage.train.labels == "graded":
         pairs = graded(pairs)
     if stage.train.negatives == "logarithmic":

@@ -18,7 +18,7 @@ import numpy as np
 from pairtune import __version__
 from pairtune.errors import UserError
 from pairtune.folder import RunFolder, ask_for, write_whole
-from pairtune.material import training_dataset
+from pairtune.material import check_candidates, training_dataset
 from pairtune.pairs import Task
 from pairtune.progress import say
 from pairtune.recipe import Recipe, Stage
@@ -80,6 +80,8 @@ def run(
         task = rotate_dev(task, seed)
     if recipe.dev_candidates:
         task = fill_dev(task, recipe.dev_candidates)
+    for stage in recipe.stages:
+        check_candidates(task, stage)
     for note in task.notes:
         say(f"{task.name}: {note}")
     model = load_encoder(recipe.encoder, recipe.stages[0].train.max_length)

@@ -38,7 +38,8 @@ def rank_candidates(
 def choose_best(task: str, book: Book) -> Candidate | None:
     """The candidate with the highest dev score, averaged over the encoders that went through the whole last round.
 
-    Where that has every combination of some settings: the one of the best levels. None while no encoder has been through.
+    Where that has every combination of some settings: the one of the best levels, to which the encoders count too that have
+    enough of them to compare all levels. None while no encoder has been through.
     """
     candidates = deciding(task)
     found = [[book.find(candidate.recipe(), encoder) for candidate in candidates] for encoder in book.encoders]
@@ -61,16 +62,23 @@ def best_levels(design: Factorial, scores: Sequence[Sequence[float | None]]) -> 
     """The combination of the best levels: a level is judged by all the combinations that have it, not by its luckiest one.
 
     scores: for each encoder, one for each combination, or None. By least squares on a constant for each encoder and a term for
-    each level but the first of its factor, so that what an encoder lacks tilts nothing.
+    each level but the first of its factor: effects that add up are found whatever an encoder lacks. One that lacks so much that
+    it cannot compare all levels does not count.
     """
-    rows, found = [], []
-    for encoder, means in enumerate(scores):
-        for combination, mean in zip(design.combinations, means, strict=True):
-            if mean is not None:
-                constants = [float(encoder == other) for other in range(len(scores))]
-                places = zip(design.factors, combination, strict=True)
-                rows.append(constants + [float(place == other) for levels, place in places for other in range(1, len(levels))])
-                found.append(mean)
-    effects = iter(np.linalg.lstsq(np.array(rows), np.array(found), rcond=None)[0][len(scores) :].round(9))
+    terms = np.array([_terms(design, combination) for combination in design.combinations])  # (combinations, levels)
+    rows, values = [], []
+    for means in scores:
+        mine = np.array([np.nan if mean is None else mean for mean in means])
+        run = ~np.isnan(mine)
+        if run.any() and np.linalg.matrix_rank(terms[run] - terms[run].mean(axis=0)) == terms.shape[1]:
+            rows.append(terms[run] - terms[run].mean(axis=0))  # takes the encoder's constant out
+            values.append(mine[run] - mine[run].mean())
+    effects = iter(np.linalg.lstsq(np.concatenate(rows), np.concatenate(values), rcond=None)[0].round(9))
     worth = [[0.0, *(next(effects) for _ in levels[1:])] for levels in design.factors]
     return design.candidate([max(range(len(levels)), key=levels.__getitem__) for levels in worth])
+
+
+def _terms(design: Factorial, combination: Sequence[int]) -> list[float]:
+    """1 for each level of the combination, 0 for the others, the first level of each factor left out."""
+    places = zip(design.factors, combination, strict=True)
+    return [float(place == other) for levels, place in places for other in range(1, len(levels))]
