@@ -204,6 +204,12 @@ def test_an_unknown_table_and_preset_are_refused_with_what_there_is():
         choose_recipes("7")
     with pytest.raises(UserError, match="unknown preset 'code'; known: paper, released"):
         choose_recipes("1", "code")
+    with pytest.raises(UserError, match="open has no row in the preset released"):
+        choose_recipes("open", "released")
+
+
+def test_a_shipped_best_recipe_can_be_run_by_its_name():
+    assert [recipe.name for recipe in choose_recipes("cqa-b/best")] == ["cqa-b/best"]
 
 
 def test_half_a_line_of_query_scores_is_passed_over(tmp_path):

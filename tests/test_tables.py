@@ -31,6 +31,7 @@ from pairtune.report.verdicts import (
     judge,
     learned_temperatures,
     most_hold,
+    most_hold_by,
     some_lose_a_tenth,
     which_is_better,
 )
@@ -119,8 +120,36 @@ def test_all_tables_have_every_figure_of_the_paper(tmp_path):
 def test_mrpc_has_the_papers_kind_of_figure_and_an_honest_one(tmp_path):
     book = write(tmp_path, [make_run("mrpc/mse", 1, test=0.8, dev=0.95)])
     honest, papers = (row for row in rows_of("4", book) if (row.row, row.task, row.model) == ("MSE", "mrpc", "minilm"))
-    assert (honest.metric, honest.mean, honest.paper, honest.primary) == ("F1", 0.8, None, True)
+    assert (honest.metric, honest.mean, honest.paper, honest.primary) == ("F1", 0.8, None, False)
     assert (papers.metric, papers.mean, papers.paper, papers.primary) == ("F1@best", pytest.approx(0.85), 0.8908, True)
+
+
+def test_a_row_has_one_main_metric_and_it_is_one_that_the_paper_has(tmp_path):
+    rows = [row for table in TABLES for row in rows_of(table, Book(tmp_path))]
+    main = [row for row in rows if row.primary]
+    assert len(main) == 2 * sum(map(len, TABLES.values()))  # two encoders
+    assert all(row.paper is not None for row in main)
+
+
+def test_the_shipped_best_recipes_come_first_and_say_whether_they_clear_the_floor(tmp_path):
+    runs = [make_run("pfcc-s/best", seed, test=0.78894, dev=0.7) for seed in (1, 2)]
+    runs += [make_run("cqa-b/best", 1, test=0.5, dev=0.7), make_run("stsb/best", 1, test=0.9, dev=0.9)]
+    book = write(tmp_path, runs)
+    first = rows_of("best", book)[0]
+    assert (first.row, first.task, first.metric, first.primary, first.paper) == ("antique/best", "antique", "MRR", True, 0.822)
+    grid = grids_of("best", book)[0]
+    floor = {row[0]: row[grid.head.index("floor")] for row in grid.rows}
+    assert floor == {
+        **{"`antique`": "0.884", "`cqa-a`": "0.889", "`mrpc`": "0.8583", "`qqp`": "0.7769"},  # not run
+        **{"`pfcc-s`": "0.789 =", "`cqa-b`": "0.505 ✗", "`stsb`": "0.8588 ✓"},
+    }
+
+
+def test_a_claim_about_sizes_says_what_they_are():
+    rule = most_hold_by(0.01, 0.02)
+    within, above = Difference(0.015, 0.01, 0.02, 0.1), Difference(0.08, 0.07, 0.09, 0.1)
+    assert rule([within]) == "confirmed" and rule([DOWN]) == "not confirmed"
+    assert rule([within, above]) == "confirmed, but by 1.5 to 8.0 points"
 
 
 def test_records_with_other_settings_are_not_in_the_table(tmp_path):

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import groupby
 from statistics import mode
 
-from pairtune.recipe import Recipe, read_recipe, shipped_recipes
+from pairtune.recipe import Recipe, read_recipe
 from pairtune.report.best import rank_candidates
 from pairtune.report.book import Book, Metric, compare
 from pairtune.report.grid import Grid, describe_difference, figure, with_spread
-from pairtune.report.published import BARE_LOOP, CAPTIONS, PUBLISHED, published_score
-from pairtune.report.tables import BEST, base_name, check_order, make_row, metrics_of, paper_metric, recipes_of
+from pairtune.report.published import CAPTIONS, FLOOR, PUBLISHED, published_score
+from pairtune.report.tables import BEST, base_name, check_order, make_row, metrics_of, paper_metric, recipes_of, shipped_best
 from pairtune.reproduce.plan import PRESETS, TABLES, file_name, settings_key
 from pairtune.reproduce.search import SEARCH, rounds
 from pairtune.tasks import TASKS
@@ -35,7 +35,8 @@ def grids_of(table: str, book: Book, preset: str = "paper", encoders: Sequence[s
     """
     encoders = encoders or encoders_in(book)
     if table == BEST:
-        return [search_grid(task, title, book, encoder) for task in SEARCH for title in rounds(task) for encoder in encoders]
+        searches = [search_grid(task, title, book, encoder) for task in SEARCH for title in rounds(task) for encoder in encoders]
+        return [*filter(None, [best_grid(book, encoders)]), *searches]
     recipes = sorted(recipes_of(table, preset), key=lambda recipe: list(SEARCH).index(recipe.task) if table == "open" else 0)
     grids = []
     for task, some in groupby(recipes, key=lambda recipe: recipe.task):
@@ -143,30 +144,39 @@ def released_grid(book: Book) -> Grid | None:
     return Grid("The settings of the released code", tuple(head), tuple(rows)) if rows else None
 
 
-def best_grid(book: Book) -> Grid | None:
-    """The shipped best recipes and their test scores; None before there are any."""
-    names = [f"{task}/{BEST}" for task in SEARCH if f"{task}/{BEST}" in shipped_recipes()]
-    head = ("task", "encoder", "as it comes", "metric", "dev", "test", "best on dev", "n", "bare loop", "paper's best")
-    rows = []
-    for name in names:
-        recipe = read_recipe(name)
-        metric = TASKS[recipe.task].metric
-        for encoder in encoders_in(book):
-            sample = book.find(recipe, encoder)
-            row = make_row(BEST, recipe, (metric, "test"), sample, encoder)
-            papers = [one.scores.get(metric) or 0.0 for key, one in PUBLISHED.items() if key.startswith(f"{recipe.task}/")]
-            rows.append(
-                (
-                    f"`{recipe.task}`",
-                    file_name(encoder),
-                    figure(mode(run.before["test"][metric] for run in sample.runs) if len(sample) else None),  # devices differ
-                    metric,
-                    figure(sample.mean((metric, "dev")) if len(sample) else None),
-                    with_spread(row.mean, row.std, row.n),
-                    figure(row.best_on_dev),
-                    str(row.n),
-                    figure(BARE_LOOP[recipe.task].get(encoder)),
-                    figure(max(papers) or None),
-                )
-            )
+def best_grid(book: Book, encoders: Sequence[str] | None = None) -> Grid | None:
+    """The shipped best recipes, their scores, and whether they clear the floor; None before there are any."""
+    head = ("task", "encoder", "metric", "as it comes", "dev", "test", "best on dev", "n", "floor", "paper's best")
+    rows = [
+        _best_row(recipe, metric, book, encoder)
+        for recipe in shipped_best()
+        for encoder in encoders or encoders_in(book)
+        for metric in dict.fromkeys([(TASKS[recipe.task].metric, "test"), paper_metric(recipe.task)])
+    ]
     return Grid("The best recipe of each task", head, tuple(rows)) if rows else None
+
+
+def _best_row(recipe: Recipe, metric: Metric, book: Book, encoder: str) -> tuple[str, ...]:
+    """A score of dev, which the paper has for MRPC, stands in the column of dev."""
+    name, split = metric
+    sample = book.find(recipe, encoder)
+    row = make_row(BEST, recipe, metric, sample, encoder)
+    score, dev = with_spread(row.mean, row.std, row.n), figure(sample.mean((name, "dev")) if len(sample) else None)
+    before = mode(run.before[split][name] for run in sample.runs) if len(sample) else None  # devices differ
+    dev, test = (dev, score) if split == "test" else (score, "–")
+    floor = FLOOR[recipe.task, name].get(encoder)
+    cleared = f"{floor} {_against(floor, row.mean)}" if floor and row.mean is not None else floor or "–"
+    task, model = f"`{recipe.task}`", file_name(encoder)
+    return (task, model, name, figure(before), dev, test, figure(row.best_on_dev), str(row.n), cleared, figure(row.paper))
+
+
+def _against(floor: str, mean: float) -> str:
+    """Whether a mean clears a floor, as far as the floor's digits tell.
+
+    >>> _against("0.789", 0.78894), _against("0.789", 0.7901), _against("0.505", 0.5005)
+    ('=', '✓', '✗')
+    """
+    digits = len(floor.partition(".")[2])
+    if round(mean, digits) == float(floor):
+        return "="
+    return "✓" if mean > float(floor) else "✗"

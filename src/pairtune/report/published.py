@@ -127,16 +127,26 @@ def published_score(recipe: str, metric: str) -> float | None:
     return PUBLISHED[recipe].scores.get(metric) if recipe in PUBLISHED else None
 
 
-# A bare PyTorch loop with the paper's settings: MSE, BSC and combo, last epoch, nothing chosen; two seeds with minilm, one
-# with mpnet. The best of the three: what a recipe of ours has to clear.
-BARE_LOOP: dict[str, dict[str, float]] = {
-    "antique": {"minilm": 0.884, "mpnet": 0.925},
-    "cqa-a": {"minilm": 0.889, "mpnet": 0.897},
-    "cqa-b": {"minilm": 0.499, "mpnet": 0.501},
-    "pfcc-s": {"minilm": 0.789, "mpnet": 0.749},
-    "mrpc": {"minilm": 0.8563, "mpnet": 0.8732},
-    "qqp": {"minilm": 0.7769, "mpnet": 0.7956},
-    "stsb": {"minilm": 0.8588, "mpnet": 0.8739},
+def best_published(task: str, metric: str) -> float | None:
+    """The highest score that the paper has for a task.
+
+    >>> best_published("stsb", "Spearman")
+    0.8571
+    """
+    return max((one.scores.get(metric, 0.0) for name, one in PUBLISHED.items() if name.startswith(f"{task}/")), default=0) or None
+
+
+# A bare PyTorch loop with the paper's settings, last epoch, nothing chosen; two seeds with minilm, one with mpnet. The highest of
+# MSE, BSC, combo, random batches with in-batch negatives (minilm only), and the encoder as it comes: what we have to clear.
+FLOOR: dict[tuple[str, str], dict[str, str]] = {
+    ("antique", "MRR"): {"minilm": "0.884", "mpnet": "0.925"},
+    ("cqa-a", "MAP"): {"minilm": "0.889", "mpnet": "0.897"},
+    ("cqa-b", "MAP"): {"minilm": "0.505", "mpnet": "0.501"},
+    ("pfcc-s", "HP@1"): {"minilm": "0.789", "mpnet": "0.764"},
+    ("mrpc", "F1"): {"minilm": "0.8563", "mpnet": "0.8732"},
+    ("mrpc", "F1@best"): {"minilm": "0.8583", "mpnet": "0.8814"},
+    ("qqp", "F1"): {"minilm": "0.7769", "mpnet": "0.7956"},
+    ("stsb", "Spearman"): {"minilm": "0.8588", "mpnet": "0.8739"},
 }
 # Where the training data here is not the paper's, or the figure is not of the kind that it looks like.
 CAPTIONS: dict[str, str] = {

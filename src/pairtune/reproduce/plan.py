@@ -125,12 +125,14 @@ def choose_recipes(what: str, preset: str = "paper", overrides: Sequence[str] = 
         return [candidate.recipe(overrides) for task in SEARCH for candidate in all_candidates(task)]
     if what.startswith("best:") and what[5:] in SEARCH:
         return [candidate.recipe(overrides) for candidate in all_candidates(what[5:])]
-    if what not in groups and what not in (*rows, *OPEN):
+    if what not in groups and what not in (*rows, *OPEN, *(f"{task}/best" for task in SEARCH)):
         raise UserError(
             f"there is no table {what!r}; known: {', '.join((*TABLES, 'open', 'best', 'all', *SEARCH))}, "
             f"best:TASK, or a recipe of theirs"
         )
     names = [name for name in groups.get(what, [what]) if preset == "paper" or name in rows]
+    if not names:
+        raise UserError(f"{what} has no row in the preset {preset}: the code of the paper has settings for tables 1 to 6")
     return [read_recipe(PRESETS[preset] + name, overrides) for name in names]
 
 
