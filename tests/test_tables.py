@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from pairtune.cli import app
 from pairtune.errors import UserError
 from pairtune.recipe import read_recipe, shipped_recipes
-from pairtune.report.best import best_levels, choose_best, rank_candidates
+from pairtune.report.best import as_chosen, best_levels, choose_best, rank_candidates
 from pairtune.report.book import Book, Difference, Sample, compare
 from pairtune.report.layout import grids_of, released_grid
 from pairtune.report.published import PUBLISHED
@@ -394,9 +394,20 @@ def test_the_shipped_best_recipe_is_the_winner_on_dev(task):
     winner = choose_best(task, Book(ROOT / "results"))
     if winner is not None:
         assert shipped, f"the search is done: write recipes/{task}/best.toml with the settings of {winner.name}"
-        assert settings_key(read_recipe(f"{task}/best")) == settings_key(winner.recipe()), f"the winner is {winner.name}"
+        best = settings_key(as_chosen(read_recipe(f"{task}/best")))
+        assert best == settings_key(winner.recipe()), f"the winner is {winner.name}"
     elif shipped:
-        assert settings_key(read_recipe(f"{task}/best")) in {settings_key(candidate.recipe()) for candidate in deciding(task)}
+        best = settings_key(as_chosen(read_recipe(f"{task}/best")))
+        assert best in {settings_key(candidate.recipe()) for candidate in deciding(task)}
+
+
+def test_a_recipe_that_is_trained_on_dev_shows_the_dev_score_that_it_was_chosen_by(tmp_path, monkeypatch):
+    joined = read_recipe("pfcc-s/best").model_copy(update={"dev": "joined"})
+    monkeypatch.setattr("pairtune.report.layout.shipped_best", lambda: [joined])
+    runs = [make_run("pfcc-s/best", seed, test=0.7, dev=0.6, overrides=["dev=rotating"]) for seed in (1, 2)]
+    runs += [make_run("pfcc-s/best", seed, test=0.8, dev=1.0, overrides=["dev=joined"]) for seed in (1, 2)]
+    (row,) = grids_of("best", write(tmp_path, runs))[0].rows
+    assert row[4:8] == ("0.6000", "0.8000 ± 0.0000", "–", "2")
 
 
 def test_the_page_of_results_is_current():

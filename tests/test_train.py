@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,9 @@ from transformers import TrainerCallback
 
 from pairtune.errors import UserError
 from pairtune.pairs import PairSet, Task
+from pairtune.report.runs import summarise, table_of_runs
 from pairtune.results import read_records
+from pairtune.select import kept_run
 from pairtune.train import run, run_seeds
 from small import sentence, small_pairs, small_recipe
 
@@ -104,8 +107,38 @@ def test_with_a_rotating_dev_each_seed_has_its_own(tmp_path, tiny_encoder):
     assert [one.pairs for one in runs] == [{"train": 36, "dev": 4, "test": 8}] * 2
     assert runs[0].before["dev"] != runs[1].before["dev"] and runs[0].before["test"] == runs[1].before["test"]
     recipe = small_recipe(tiny_encoder, dev="rotating", train={"file": "pairs.parquet"})
-    with pytest.raises(UserError, match=r'dev = "rotating" holds out pairs of the task, and train.file may have them too'):
+    with pytest.raises(UserError, match=r'dev = "rotating" takes pairs of the task, and train.file may have them too'):
         run(recipe, 1, out=tmp_path / "file", task=task)
+
+
+def test_a_joined_dev_is_trained_on_and_nothing_is_chosen_by_it(tmp_path, tiny_encoder, small_task):
+    recipe = small_recipe(tiny_encoder, dev="joined", select="last", train={"epochs": 1})
+    runs = run_seeds(recipe, (1, 2), out=tmp_path / "all", task=small_task)
+    assert [one.pairs for one in runs] == [{"train": 72, "dev": 24, "test": 24}] * 2
+    assert runs[0].notes == ["dev: its 24 pairs are trained on too, so the scores on it say nothing about others"]
+    assert_same_weights(tmp_path / "all" / "model", tmp_path / "all" / "seed-1" / "model")  # the first, whatever dev says
+    swapped = [
+        one.model_copy(update={"after": {**one.after, "dev": {"Spearman": score}}})
+        for one, score in zip(runs, (0, 1), strict=True)
+    ]
+    assert kept_run(swapped) == 0 and kept_run([one.model_copy(update={"recipe": {}}) for one in swapped]) == 1
+    summary = summarise(runs)
+    assert summary["best_on_dev"] is summary["dev_mean"] is None and summary["model"] == runs[0].model
+    columns = [column.header for column in table_of_runs(runs).columns]
+    assert columns[-1] == "dev, trained on"
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        ("regression", {}, 'dev = "joined" leaves no pairs to choose an epoch by: set select = "last" or "average"'),
+        ("classification", {"select": "last"}, 'dev = "joined" would train on the pairs by which F1 chooses its threshold'),
+    ],
+)
+def test_a_joined_dev_is_refused_where_something_is_chosen_by_it(tmp_path, tiny_encoder, small_task, kind, settings, message):
+    with pytest.raises(UserError, match=message):
+        run(small_recipe(tiny_encoder, dev="joined", **settings), 1, out=tmp_path / "run", task=replace(small_task, kind=kind))
+    assert not (tmp_path / "run").exists()
 
 
 def test_without_checkpoints_a_run_ends_with_the_same_weights(tmp_path, tiny_encoder, small_task):

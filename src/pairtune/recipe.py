@@ -109,7 +109,8 @@ class Recipe(Settings):
 
     select: "best" keeps the best epoch on dev, "last" the last one, "average" the mean of the weights after each epoch.
     dev: "rotating" puts train and dev together and holds out another tenth for each seed, so that seeds 1 to 10, with
-    select = "last", are a cross-validation: for data with so little dev that a choice on it is luck. dev_candidates: as
+    select = "last", are a cross-validation: for data with so little dev that a choice on it is luck. "joined" trains on dev as
+    well, once a recipe is chosen: the scores on dev then say nothing, and nothing may be chosen by them. dev_candidates: as
     train.candidates, for dev: for a ranking whose dev has fewer texts to a query, or fewer bad ones, than it will meet.
     """
 
@@ -118,7 +119,7 @@ class Recipe(Settings):
     encoder: str = "minilm"
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((1,), min_length=1)
     select: Select = "best"
-    dev: Literal["given", "rotating"] = "given"
+    dev: Literal["given", "rotating", "joined"] = "given"
     dev_candidates: int = Field(0, ge=0)
     stages: tuple[Stage, ...] = (Stage(),)
 

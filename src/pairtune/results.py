@@ -56,6 +56,11 @@ class Run(BaseModel):
     finished: str
     model: str
 
+    @property
+    def dev_held_out(self) -> bool:
+        """Whether the pairs of dev were kept out of the training."""
+        return self.recipe.get("dev") != "joined"
+
     def dev_score(self) -> float:
         """The main metric on dev, by which seeds are chosen."""
         return self.after["dev"][self.metric]

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pairtune.results import Run
+
 
 def best_index(dev_scores: Sequence[float]) -> int:
     """The position of the highest dev score; among equals the earliest, which was trained least.
@@ -14,6 +16,11 @@ def best_index(dev_scores: Sequence[float]) -> int:
     1
     """
     return int(np.argmax(dev_scores))
+
+
+def kept_run(runs: Sequence[Run]) -> int:
+    """The position of the seed whose model is kept: the best on dev; where dev was trained on, the first."""
+    return best_index([run.dev_score() for run in runs]) if runs[0].dev_held_out else 0
 
 
 def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:

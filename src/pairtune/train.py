@@ -23,10 +23,10 @@ from pairtune.pairs import Task
 from pairtune.progress import say
 from pairtune.recipe import Recipe, Stage
 from pairtune.results import Epoch, Run
-from pairtune.select import best_index
+from pairtune.select import best_index, kept_run
 from pairtune.tasks import load_task
 from pairtune.tasks.fill import fill_dev
-from pairtune.tasks.rotate import rotate_dev
+from pairtune.tasks.rotate import join_dev, rotate_dev
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -74,14 +74,7 @@ def run(
     if folder.finished and not overwrite:
         folder.drop_checkpoints()
         return folder.record()
-    if recipe.dev == "rotating":
-        if any(stage.train.file for stage in recipe.stages):
-            raise UserError('dev = "rotating" holds out pairs of the task, and train.file may have them too: set dev = "given"')
-        task = rotate_dev(task, seed)
-    if recipe.dev_candidates:
-        task = fill_dev(task, recipe.dev_candidates)
-    for stage in recipe.stages:
-        check_candidates(task, stage)
+    task = arrange(task, recipe, seed)
     for note in task.notes:
         say(f"{task.name}: {note}")
     model = load_encoder(recipe.encoder, recipe.stages[0].train.max_length)
@@ -101,8 +94,25 @@ def run(
     return record
 
 
+def arrange(task: Task, recipe: Recipe, seed: int) -> Task:
+    """The task with the dev that the recipe asks for. Refuses, before anything is written, what cannot be trained."""
+    if recipe.dev != "given" and any(stage.train.file for stage in recipe.stages):
+        raise UserError(f'dev = "{recipe.dev}" takes pairs of the task, and train.file may have them too: set dev = "given"')
+    if recipe.dev == "rotating":
+        task = rotate_dev(task, seed)
+    elif recipe.dev == "joined":
+        if recipe.select == "best":
+            raise UserError('dev = "joined" leaves no pairs to choose an epoch by: set select = "last" or "average"')
+        task = join_dev(task)
+    if recipe.dev_candidates:
+        task = fill_dev(task, recipe.dev_candidates)
+    for stage in recipe.stages:
+        check_candidates(task, stage)
+    return task
+
+
 def run_seeds(recipe: Recipe, seeds: Sequence[int], *, out: Path, **options: Any) -> list[Run]:
-    """Train every seed into its own folder; the best one on dev becomes `out/model`.
+    """Train every seed into its own folder; the best one on dev, with dev = "joined" the first, becomes `out/model`.
 
     With `overwrite`, runs of other seeds in `out` are gone when these are done.
     """
@@ -115,8 +125,7 @@ def run_seeds(recipe: Recipe, seeds: Sequence[int], *, out: Path, **options: Any
         for path in others:
             shutil.rmtree(path)
         (out / "report.html").unlink(missing_ok=True)  # of several seeds; who trains writes the new one
-    best = runs[best_index([one.dev_score() for one in runs])]
-    copy_whole(out / f"seed-{best.seed}" / "model", out / "model")
+    copy_whole(out / f"seed-{runs[kept_run(runs)].seed}" / "model", out / "model")
     return runs
 
 

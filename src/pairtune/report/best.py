@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pairtune.recipe import Recipe
 from pairtune.report.book import Book, Sample
 from pairtune.reproduce.search import THIRD, Candidate, Factorial, deciding
 from pairtune.tasks import TASKS
@@ -33,6 +34,11 @@ def rank_candidates(
     scores = [dev_means(task, sample) for sample in on_common_seeds([sample for _, sample in run])] if run else []
     places = sorted(range(len(run)), key=scores.__getitem__, reverse=True)
     return [run[place] for place in places] + [pair for pair in found if not len(pair[1])]
+
+
+def as_chosen(recipe: Recipe) -> Recipe:
+    """The recipe as the search has it: one that is trained on dev too was chosen by cross-validation."""
+    return recipe.model_copy(update={"dev": "rotating"}) if recipe.dev == "joined" else recipe
 
 
 def choose_best(task: str, book: Book) -> Candidate | None:

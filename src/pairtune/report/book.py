@@ -16,7 +16,7 @@ from pairtune.reproduce.plan import record_key
 from pairtune.reproduce.plan import settings_key as key_of
 from pairtune.reproduce.queries import read_queries
 from pairtune.results import Run, read_records
-from pairtune.select import best_index
+from pairtune.select import kept_run
 
 RESAMPLES = 2000
 INSIDE = 0.95
@@ -41,9 +41,10 @@ class Sample:
         """The mean over seeds."""
         return float(np.mean(self.scores(metric)))
 
-    def best_on_dev(self, metric: Metric) -> float:
-        """The score of the seed that is best on dev, as the paper reports it."""
-        return self.scores(metric)[best_index([run.dev_score() for run in self.runs])]
+    def best_on_dev(self, metric: Metric) -> float | None:
+        """The score of the seed that is best on dev, as the paper reports it; None without runs, or where dev was trained on."""
+        held_out = self.runs and self.runs[0].dev_held_out
+        return self.scores(metric)[kept_run(self.runs)] if held_out else None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from itertools import groupby
 from statistics import mode
 
 from pairtune.recipe import Recipe, read_recipe
-from pairtune.report.best import rank_candidates
+from pairtune.report.best import as_chosen, rank_candidates
 from pairtune.report.book import Book, Metric, compare
 from pairtune.report.grid import Grid, describe_difference, figure, with_spread
 from pairtune.report.published import CAPTIONS, FLOOR, PUBLISHED, published_score
@@ -161,7 +161,8 @@ def _best_row(recipe: Recipe, metric: Metric, book: Book, encoder: str) -> tuple
     name, split = metric
     sample = book.find(recipe, encoder)
     row = make_row(BEST, recipe, metric, sample, encoder)
-    score, dev = with_spread(row.mean, row.std, row.n), figure(sample.mean((name, "dev")) if len(sample) else None)
+    chosen = book.find(as_chosen(recipe), encoder)
+    score, dev = with_spread(row.mean, row.std, row.n), figure(chosen.mean((name, "dev")) if len(chosen) else None)
     before = mode(run.before[split][name] for run in sample.runs) if len(sample) else None  # devices differ
     dev, test = (dev, score) if split == "test" else (score, "–")
     floor = FLOOR[recipe.task, name].get(encoder)

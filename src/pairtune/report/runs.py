@@ -8,19 +8,27 @@ from typing import Any
 from rich.table import Table
 
 from pairtune.results import Run
-from pairtune.select import best_index, mean_and_spread
+from pairtune.select import kept_run, mean_and_spread
 
 
 def table_of_runs(runs: Sequence[Run]) -> Table:
     """Test scores before and after, and the one on dev that recipes are chosen by; the mean when there are several seeds."""
     first = runs[0]
-    best = runs[best_index([run.dev_score() for run in runs])]
+    best, why = runs[kept_run(runs)], "best on dev" if first.dev_held_out else "kept"
     title = f"{first.name} on {first.task} ({first.encoder}, {first.pairs['train']:,} training pairs)"
-    table = Table("metric (test)", "seed", "before", "after", "difference", "dev, after", title=title)
+    table = Table(
+        "metric (test)",
+        "seed",
+        "before",
+        "after",
+        "difference",
+        "dev, after" if first.dev_held_out else "dev, trained on",
+        title=title,
+    )
     for name in comparable(first):
         for run in runs:
             before, after = run.before["test"][name], run.after["test"][name]
-            seed = f"{run.seed}, best on dev" if run is best and len(runs) > 1 else str(run.seed)
+            seed = f"{run.seed}, {why}" if run is best and len(runs) > 1 else str(run.seed)
             table.add_row(name, seed, f"{before:.4f}", f"{after:.4f}", f"{after - before:+.4f}", f"{run.after['dev'][name]:.4f}")
         if len(runs) > 1:
             both = [mean_and_spread([run.after[split][name] for run in runs]) for split in ("test", "dev")]
@@ -40,7 +48,7 @@ def summarise(runs: Sequence[Run]) -> dict[str, Any]:
     after = [run.after["test"][metric] for run in runs]
     mean, spread = mean_and_spread(after)
     dev = [run.dev_score() for run in runs]
-    best = best_index(dev)
+    kept, held_out = kept_run(runs), runs[0].dev_held_out
     return {
         "name": runs[0].name,
         "task": runs[0].task,
@@ -49,10 +57,10 @@ def summarise(runs: Sequence[Run]) -> dict[str, Any]:
         "before": runs[0].before["test"][metric],
         "mean": mean,
         "std": spread,
-        "best_on_dev": after[best],
+        "best_on_dev": after[kept] if held_out else None,
         "seeds": [run.seed for run in runs],
         "test": after,
         "dev": dev,
-        "dev_mean": mean_and_spread(dev)[0],
-        "model": runs[best].model,
+        "dev_mean": mean_and_spread(dev)[0] if held_out else None,
+        "model": runs[kept].model,
     }

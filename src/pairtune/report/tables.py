@@ -103,7 +103,7 @@ def make_row(table: str, recipe: Recipe, metric: Metric, sample: Sample, encoder
         mean=mean,
         std=spread,
         n=len(scores),
-        best_on_dev=sample.best_on_dev(metric) if scores else None,
+        best_on_dev=sample.best_on_dev(metric),
     )
 
 

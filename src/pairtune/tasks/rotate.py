@@ -1,4 +1,4 @@
-"""Another tenth as dev for every seed: where dev is small, seeds 1 to 10 together are a cross-validation."""
+"""Dev as part of what is trained on: another tenth held out for every seed, or nothing."""
 
 from __future__ import annotations
 
@@ -35,6 +35,17 @@ def rotate_dev(task: Task, seed: int) -> Task:
     note = f"dev: tenth {part + 1} of train and dev together, {len(dev)} of {len(both)} pairs, another one for each seed"
     others = (said for said in task.notes if not said.startswith("dev:"))
     return replace(task, train=train, dev=dev, notes=(*others, note))
+
+
+def join_dev(task: Task) -> Task:
+    """The task with the pairs of dev among those of train, for a recipe that is already chosen."""
+    if task.kind == "classification":
+        raise UserError(
+            f'task {task.name}: dev = "joined" would train on the pairs by which F1 chooses its threshold: set dev = "given"'
+        )
+    note = f"dev: its {len(task.dev)} pairs are trained on too, so the scores on it say nothing about others"
+    others = (said for said in task.notes if not said.startswith("dev:"))
+    return replace(task, train=join(task.train, task.dev), notes=(*others, note))
 
 
 def join(first: PairSet, second: PairSet) -> PairSet:
