@@ -21,7 +21,7 @@ from pairtune.errors import UserError
 from pairtune.recipe import read_recipe, shipped_recipes
 from pairtune.report.best import as_chosen, best_levels, choose_best, rank_candidates
 from pairtune.report.book import Book, Difference, Sample, compare
-from pairtune.report.layout import grids_of, released_grid
+from pairtune.report.layout import best_row, grids_of, released_grid
 from pairtune.report.published import PUBLISHED
 from pairtune.report.results_page import make_page
 from pairtune.report.tables import check_order, recipes_of, rows_of
@@ -401,12 +401,11 @@ def test_the_shipped_best_recipe_is_the_winner_on_dev(task):
         assert best in {settings_key(candidate.recipe()) for candidate in deciding(task)}
 
 
-def test_a_recipe_that_is_trained_on_dev_shows_the_dev_score_that_it_was_chosen_by(tmp_path, monkeypatch):
+def test_a_recipe_that_is_trained_on_dev_shows_the_dev_score_that_it_was_chosen_by(tmp_path):
     joined = read_recipe("pfcc-s/best").model_copy(update={"dev": "joined"})
-    monkeypatch.setattr("pairtune.report.layout.shipped_best", lambda: [joined])
     runs = [make_run("pfcc-s/best", seed, test=0.7, dev=0.6, overrides=["dev=rotating"]) for seed in (1, 2)]
     runs += [make_run("pfcc-s/best", seed, test=0.8, dev=1.0, overrides=["dev=joined"]) for seed in (1, 2)]
-    (row,) = grids_of("best", write(tmp_path, runs))[0].rows
+    row = best_row(joined, ("HP@1", "test"), write(tmp_path, runs), "minilm")
     assert row[4:8] == ("0.6000", "0.8000 ± 0.0000", "–", "2")
 
 

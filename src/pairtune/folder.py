@@ -65,7 +65,9 @@ class RunFolder:
             found["recipe"] = Recipe.model_validate(found["recipe"]).model_dump(mode="json", exclude={"seeds"})
         for key in ("data", "files"):  # of a version that did not write it down
             found.setdefault(key, asked[key])
-        found["files"] |= {name: mark for name, mark in asked["files"].items() if "gone" in (mark, found["files"].get(name))}
+        for name, now in asked["files"].items():
+            if "gone" in (now, found["files"].get(name)):  # a finished run does without its file
+                found["files"][name] = now
         if found != asked:
             changed = ", ".join(_differences(found, asked))
             raise UserError(f"{self.path} holds a run with other settings ({changed}): give another --out, or --overwrite")

@@ -73,10 +73,10 @@ def check_candidates(task: Task, stage: Stage) -> None:
     if not train.candidates:
         return
     against = {"positives_only = true": train.positives_only, 'negatives = "logarithmic"': train.negatives == "logarithmic"}
-    for other in (name for name, given in against.items() if given):
+    if others := [name for name, given in against.items() if given]:
         raise UserError(
-            f"train.candidates = {train.candidates} adds negatives to the given ones, and train.{other} keeps only the positives "
-            f"of them: set one of the two"
+            f"train.candidates = {train.candidates} adds negatives to the given ones, and train.{others[0]} keeps only the "
+            f"positives of them: set one of the two"
         )
     check_filling(task, task.train, train.candidates, "train.candidates")
 

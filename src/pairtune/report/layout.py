@@ -148,7 +148,7 @@ def best_grid(book: Book, encoders: Sequence[str] | None = None) -> Grid | None:
     """The shipped best recipes, their scores, and whether they clear the floor; None before there are any."""
     head = ("task", "encoder", "metric", "as it comes", "dev", "test", "best on dev", "n", "floor", "paper's best")
     rows = [
-        _best_row(recipe, metric, book, encoder)
+        best_row(recipe, metric, book, encoder)
         for recipe in shipped_best()
         for encoder in encoders or encoders_in(book)
         for metric in dict.fromkeys([(TASKS[recipe.task].metric, "test"), paper_metric(recipe.task)])
@@ -156,8 +156,8 @@ def best_grid(book: Book, encoders: Sequence[str] | None = None) -> Grid | None:
     return Grid("The best recipe of each task", head, tuple(rows)) if rows else None
 
 
-def _best_row(recipe: Recipe, metric: Metric, book: Book, encoder: str) -> tuple[str, ...]:
-    """A score of dev, which the paper has for MRPC, stands in the column of dev."""
+def best_row(recipe: Recipe, metric: Metric, book: Book, encoder: str) -> tuple[str, ...]:
+    """The cells of a best recipe; a score of dev, which the paper has for MRPC, stands in the column of dev."""
     name, split = metric
     sample = book.find(recipe, encoder)
     row = make_row(BEST, recipe, metric, sample, encoder)
@@ -166,15 +166,15 @@ def _best_row(recipe: Recipe, metric: Metric, book: Book, encoder: str) -> tuple
     before = mode(run.before[split][name] for run in sample.runs) if len(sample) else None  # devices differ
     dev, test = (dev, score) if split == "test" else (score, "–")
     floor = FLOOR[recipe.task, name].get(encoder)
-    cleared = f"{floor} {_against(floor, row.mean)}" if floor and row.mean is not None else floor or "–"
+    cleared = f"{floor} {_clears(floor, row.mean)}" if floor and row.mean is not None else floor or "–"
     task, model = f"`{recipe.task}`", file_name(encoder)
     return (task, model, name, figure(before), dev, test, figure(row.best_on_dev), str(row.n), cleared, figure(row.paper))
 
 
-def _against(floor: str, mean: float) -> str:
+def _clears(floor: str, mean: float) -> str:
     """Whether a mean clears a floor, as far as the floor's digits tell.
 
-    >>> _against("0.789", 0.78894), _against("0.789", 0.7901), _against("0.505", 0.5005)
+    >>> _clears("0.789", 0.78894), _clears("0.789", 0.7901), _clears("0.505", 0.5005)
     ('=', '✓', '✗')
     """
     digits = len(floor.partition(".")[2])

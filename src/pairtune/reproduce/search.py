@@ -240,10 +240,7 @@ SECOND: dict[str, tuple[Candidate, ...]] = {
                     (0.02, "order.by=uniform train.batch=800 train.rate=5e-5 train.epochs=10 select=average"),
                     (0.02, "order.by=uniform train.batch=800 train.rate=1e-4 train.epochs=10 select=average"),
                     (0.02, f"{SAMPLED} train.rate=1e-5 train.epochs=1 select=last"),
-                    (
-                        0.02,
-                        "order.by=uniform train.negatives=logarithmic train.rate=2e-5 train.epochs=1 select=last train.blend=0.5",
-                    ),
+                    (0.02, f"{SAMPLED} train.rate=2e-5 train.epochs=1 select=last train.blend=0.5"),
                 )
             ),
         ),
