@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from pairtune.cli import app
 from pairtune.errors import UserError
 from pairtune.recipe import read_recipe, shipped_recipes
-from pairtune.report.best import as_chosen, best_levels, choose_best, rank_candidates
+from pairtune.report.best import as_chosen, best_levels, choose_best, deciding, rank_candidates
 from pairtune.report.book import Book, Difference, Sample, compare
 from pairtune.report.layout import best_row, grids_of, released_grid
 from pairtune.report.published import PUBLISHED
@@ -37,7 +37,7 @@ from pairtune.report.verdicts import (
 )
 from pairtune.reproduce.plan import TABLES, record_key, settings_key
 from pairtune.reproduce.queries import append_queries
-from pairtune.reproduce.search import SEARCH, SECOND, THIRD, Factorial, all_candidates, deciding
+from pairtune.reproduce.search import COMBINED, SEARCH, SECOND, Factorial, all_candidates
 from pairtune.results import Epoch, Run, append_record
 from pairtune.tasks import TASKS
 
@@ -303,7 +303,7 @@ def test_the_best_recipe_is_chosen_on_dev_and_never_on_test(tmp_path):
     assert choose_best("stsb", write(tmp_path, runs[:-1])) is None  # the search is not whole yet
     book = write(tmp_path, runs[-1:])
     assert choose_best("stsb", book) == candidates[-1]
-    ranked = [candidate for candidate, _ in rank_candidates("stsb", book, "minilm")]
+    ranked = [candidate for candidate, _ in rank_candidates("stsb", book, "minilm", candidates)]
     assert ranked == list(candidates[::-1])
     assert grids_of("best", book)[-1].rows[0][1] == f"`{candidates[-1].name}`"
 
@@ -321,7 +321,7 @@ def test_a_second_round_decides_where_there_is_one(tmp_path):
 
 
 def test_where_every_combination_was_run_each_level_is_judged_by_all_that_have_it(tmp_path):
-    design = THIRD["antique"]
+    (design,) = COMBINED["antique"]
     worth = [(0.02, 0.0), (0.0, 0.015), (0.0, 0.03, 0.01)]
     runs = []
     for combination, one in zip(design.combinations, design.candidates, strict=True):
@@ -330,10 +330,10 @@ def test_where_every_combination_was_run_each_level_is_judged_by_all_that_have_i
         runs.append(make_run(one.base, 1, test=0.5, dev=dev + lucky, overrides=one.changes))
     assert choose_best("antique", write(tmp_path, runs[:-1])) is None  # no encoder has been through
     book = write(tmp_path, runs[-1:])
-    assert rank_candidates("antique", book, "minilm")[0][0] == design.candidate((1, 0, 2))
+    assert rank_candidates("antique", book, "minilm", design.candidates)[0][0] == design.candidate((1, 0, 2))
     assert choose_best("antique", book) == design.candidate((0, 1, 1))
     titles = [grid.title for grid in grids_of("best", book) if "antique" in grid.title]
-    assert titles[-1] == "Third round, every combination, `antique`, minilm"
+    assert titles[-1] == "Every combination, by cross-validation, `antique`, minilm"
 
 
 @given(st.lists(st.floats(0, 1), min_size=12, max_size=12), st.lists(st.floats(0, 1), min_size=12, max_size=12))
@@ -359,13 +359,27 @@ def test_combinations_that_an_encoder_lacks_tilt_nothing():
     assert [one.name for one in design.candidates][-1] == "stsb/mse+rate-5e-5+batch-60"
     easy, hard = [0.90, 0.89, 0.88, 0.87], [0.50, 0.49, 0.48, None]
     assert best_levels(design, [easy, hard]) == design.candidate((0, 0))
-    stray = [0.50, None, 0.99, None]  # a few runs that say nothing of the batch
-    assert best_levels(design, [easy, stray]) == best_levels(design, [easy, [None] * 4]) == design.candidate((0, 0))
+
+
+def test_combinations_decide_when_every_encoder_can_compare_all_levels(tmp_path):
+    (design,) = COMBINED["pfcc-s"]
+
+    def runs_of(places, encoder):
+        chosen = [design.candidates[place] for place in places]
+        return [make_run(one.base, 1, test=0.5, dev=0.5, encoder=encoder, overrides=one.changes) for one in chosen]
+
+    book = write(tmp_path, runs_of(range(12), "minilm"))
+    assert deciding("pfcc-s", book) == design
+    book = write(tmp_path, runs_of(range(4), "mpnet"))  # the smaller batch alone
+    assert deciding("pfcc-s", book) is None and choose_best("pfcc-s", book) is None
+    assert "For `pfcc-s` combinations have been run too" in make_page(book)
+    book = write(tmp_path, runs_of((4, 6), "mpnet"))
+    assert deciding("pfcc-s", book) == design and "By settings: `pfcc-s`" in make_page(book)
 
 
 def test_a_candidate_of_two_rounds_is_one():
     names = [candidate.name for candidate in all_candidates("antique")]
-    shared = set(SECOND["antique"]) & set(THIRD["antique"].candidates)
+    shared = set(SECOND["antique"]) & set(COMBINED["antique"][0].candidates)
     assert (
         len(names) == len(set(names)) == len(SEARCH["antique"]) + len(SECOND["antique"]) + 12 - len(shared) and len(shared) == 4
     )
@@ -378,7 +392,7 @@ def test_candidates_are_compared_on_the_seeds_that_all_of_them_have(tmp_path):
     runs[1] = make_run(second.base, 1, test=0.5, dev=0.6, overrides=second.changes)
     book = write(tmp_path, runs)
     assert choose_best("stsb", book) == second
-    assert rank_candidates("stsb", book, "minilm")[0][0] == second
+    assert rank_candidates("stsb", book, "minilm", SEARCH["stsb"])[0][0] == second
 
 
 def test_the_released_settings_stand_beside_those_of_the_text(tmp_path):
@@ -398,7 +412,7 @@ def test_the_shipped_best_recipe_is_the_winner_on_dev(task):
         assert best == settings_key(winner.recipe()), f"the winner is {winner.name}"
     elif shipped:
         best = settings_key(as_chosen(read_recipe(f"{task}/best")))
-        assert best in {settings_key(candidate.recipe()) for candidate in deciding(task)}
+        assert best in {settings_key(candidate.recipe()) for candidate in all_candidates(task)}
 
 
 def test_a_recipe_that_is_trained_on_dev_shows_the_dev_score_that_it_was_chosen_by(tmp_path):

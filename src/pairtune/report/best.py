@@ -8,7 +8,7 @@ import numpy as np
 
 from pairtune.recipe import Recipe
 from pairtune.report.book import Book, Sample
-from pairtune.reproduce.search import THIRD, Candidate, Factorial, deciding
+from pairtune.reproduce.search import COMBINED, SEARCH, SECOND, Candidate, Factorial
 from pairtune.tasks import TASKS
 
 
@@ -25,11 +25,9 @@ def on_common_seeds(samples: Sequence[Sample]) -> list[Sample]:
     return [Sample(tuple(run for run in sample.runs if run.seed in common)) for sample in samples] if common else list(samples)
 
 
-def rank_candidates(
-    task: str, book: Book, encoder: str, candidates: Sequence[Candidate] | None = None
-) -> list[tuple[Candidate, Sample]]:
-    """The candidates (those that decide, unless told) with all their runs, the best on dev first, those without runs last."""
-    found = [(candidate, book.find(candidate.recipe(), encoder)) for candidate in candidates or deciding(task)]
+def rank_candidates(task: str, book: Book, encoder: str, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Sample]]:
+    """The candidates with all their runs, the best on dev first, those without runs last."""
+    found = [(candidate, book.find(candidate.recipe(), encoder)) for candidate in candidates]
     run = [pair for pair in found if len(pair[1])]
     scores = [dev_means(task, sample) for sample in on_common_seeds([sample for _, sample in run])] if run else []
     places = sorted(range(len(run)), key=scores.__getitem__, reverse=True)
@@ -42,20 +40,39 @@ def as_chosen(recipe: Recipe) -> Recipe:
 
 
 def choose_best(task: str, book: Book) -> Candidate | None:
-    """The candidate with the highest dev score, averaged over the encoders that went through the whole last round.
+    """The candidate with the highest dev score, averaged over the encoders that went through the whole round.
 
-    Where that has every combination of some settings: the one of the best levels, to which the encoders count too that have
-    enough of them to compare all levels. None while no encoder has been through.
+    Where every combination of some settings was run: the one of the best levels. None while no encoder has been through.
     """
-    candidates = deciding(task)
+    if design := deciding(task, book):
+        return best_levels(design, _level_scores(task, design, book))
+    candidates = SECOND.get(task, SEARCH[task])
     found = [[book.find(candidate.recipe(), encoder) for candidate in candidates] for encoder in book.encoders]
     whole = [[dev_means(task, sample) for sample in on_common_seeds(samples)] for samples in found if all(map(len, samples))]
     if not whole:
         return None
-    if task in THIRD:
-        return best_levels(THIRD[task], [_main_scores(task, samples) for samples in found])
     means = [tuple(row) for row in np.mean(whole, axis=0).round(9)]
     return candidates[max(range(len(means)), key=means.__getitem__)]
+
+
+def deciding(task: str, book: Book) -> Factorial | None:
+    """The last step of combinations that one encoder has all of, and every other enough to compare all levels.
+
+    None before there is one: earlier rounds decide.
+    """
+    for design in reversed(COMBINED.get(task, ())):
+        scores = _level_scores(task, design, book)
+        if any(None not in means for means in scores) and all(_compares_all(design, means) for means in scores):
+            return design
+    return None
+
+
+def _level_scores(task: str, design: Factorial, book: Book) -> list[list[float | None]]:
+    """For each encoder, the dev score of each combination, or None."""
+    return [
+        _main_scores(task, [book.find(candidate.recipe(), encoder) for candidate in design.candidates])
+        for encoder in book.encoders
+    ]
 
 
 def _main_scores(task: str, samples: Sequence[Sample]) -> list[float | None]:
@@ -68,23 +85,35 @@ def best_levels(design: Factorial, scores: Sequence[Sequence[float | None]]) -> 
     """The combination of the best levels: a level is judged by all the combinations that have it, not by its luckiest one.
 
     scores: for each encoder, one for each combination, or None. By least squares on a constant for each encoder and a term for
-    each level but the first of its factor: effects that add up are found whatever an encoder lacks. One that lacks so much that
-    it cannot compare all levels does not count.
+    each level but the first of its factor: effects that add up are found whatever an encoder lacks.
     """
-    terms = np.array([_terms(design, combination) for combination in design.combinations])  # (combinations, levels)
     rows, values = [], []
     for means in scores:
-        mine = np.array([np.nan if mean is None else mean for mean in means])
-        run = ~np.isnan(mine)
-        if run.any() and np.linalg.matrix_rank(terms[run] - terms[run].mean(axis=0)) == terms.shape[1]:
-            rows.append(terms[run] - terms[run].mean(axis=0))  # takes the encoder's constant out
-            values.append(mine[run] - mine[run].mean())
+        terms = _terms(design, means)
+        mine = np.array([mean for mean in means if mean is not None])
+        rows.append(terms - terms.mean(axis=0))  # takes the encoder's constant out
+        values.append(mine - mine.mean())
     effects = iter(np.linalg.lstsq(np.concatenate(rows), np.concatenate(values), rcond=None)[0].round(9))
     worth = [[0.0, *(next(effects) for _ in levels[1:])] for levels in design.factors]
     return design.candidate([max(range(len(levels)), key=levels.__getitem__) for levels in worth])
 
 
-def _terms(design: Factorial, combination: Sequence[int]) -> list[float]:
-    """1 for each level of the combination, 0 for the others, the first level of each factor left out."""
-    places = zip(design.factors, combination, strict=True)
-    return [float(place == other) for levels, place in places for other in range(1, len(levels))]
+def _compares_all(design: Factorial, means: Sequence[float | None]) -> bool:
+    """Whether the combinations that an encoder has are enough for an effect of every level."""
+    terms = _terms(design, means)
+    return len(terms) > 0 and bool(np.linalg.matrix_rank(terms - terms.mean(axis=0)) == terms.shape[1])
+
+
+def _terms(design: Factorial, means: Sequence[float | None]) -> np.ndarray:
+    """A row for each combination with a score: 1 for its levels, 0 for others, the first level of each factor left out."""
+    return np.array(
+        [
+            [
+                float(place == other)
+                for levels, place in zip(design.factors, combination, strict=True)
+                for other in range(1, len(levels))
+            ]
+            for combination, mean in zip(design.combinations, means, strict=True)
+            if mean is not None
+        ]
+    )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pairtune.recipe import read_recipe
-from pairtune.report.best import choose_best, rank_candidates
+from pairtune.report.best import choose_best, deciding, rank_candidates
 from pairtune.report.book import Book, Difference
 from pairtune.report.grid import Grid, describe_difference, figure
 from pairtune.report.layout import TITLES, best_grid, encoders_in, grids_of, released_grid
@@ -22,7 +22,7 @@ from pairtune.report.verdicts import (
     lost,
 )
 from pairtune.reproduce.plan import TABLES, file_name
-from pairtune.reproduce.search import SECOND, THIRD
+from pairtune.reproduce.search import COMBINED, SECOND
 from pairtune.results import Run
 
 INTRO = """# Results
@@ -56,17 +56,23 @@ have (`pairtune reproduce best`, `pairtune tables best`), with MiniLM: `mpnet` h
 {second} this is by cross-validation: train and dev are put together, seed k holds out the k-th tenth as dev, and n counts
 tenths.
 
-Antique is chosen in another way, by both encoders. The questions of dev are filled up to 33 answers, as many as test has,
-with answers to others (`dev_candidates`); no candidate was surely better than the next, so every combination of the leading
-settings was run, and each setting is the one with the highest mean over all the combinations that have it. By itself the
-combination that this gives is {place} on dev. The rule was made after test scores of the candidates before were known
-(docs/experiments.md).
+{combined}
 
 *Floor*: the highest figure of a bare PyTorch loop, not ours, on the same data with the paper's settings, random batches with
 in-batch negatives and the encoder as it comes included, nothing chosen: ✓ above it, = equal at its digits, ✗ below it. MRPC's
 F1@best is of dev, at the best threshold there: the kind of figure that the paper has. The training data of Antique, CQA-A and
 QQP is not the paper's."""
 
+
+BY_SETTINGS = """By settings: {tasks}. No candidate was surely better on dev than the next, so every combination of the
+leading settings was run, and each setting is the one with the highest mean over all the combinations that have it and both
+encoders. By itself, what this gives is on dev: {places}. The rule was made after test scores of the candidates before were
+known (docs/experiments.md)."""
+
+DEV_FILLED = """The questions of Antique's dev are filled up to 33 answers, as many as test has, with answers to others
+(`dev_candidates`)."""
+
+STILL = """For {tasks} combinations have been run too, not yet enough of them with every encoder: they do not decide."""
 
 NAMES = {"minilm": "all-MiniLM-L6-v2 (`minilm`, 22.7 M parameters)", "mpnet": "all-mpnet-base-v2 (`mpnet`, of BERT-base's size)"}
 
@@ -91,15 +97,38 @@ def make_page(book: Book) -> str:
 
 
 def say_best(book: Book) -> str:
-    """How the best recipes were chosen, and where the one that was chosen by its settings stands by itself."""
-    chosen, places = choose_best("antique", book), []
+    """How the best recipes were chosen, and where those that were chosen by their settings stand by themselves."""
+    chosen = [task for task in COMBINED if deciding(task, book)]
+    waiting = [task for task in COMBINED if task not in chosen and any(_run_with(task, book))]
+    parts = [
+        BY_SETTINGS.format(tasks=_listed(chosen), places="; ".join(_places(task, book) for task in chosen)) if chosen else "",
+        DEV_FILLED if "antique" in chosen else "",
+        STILL.format(tasks=_listed(waiting)) if waiting else "",
+    ]
+    second = _listed([task for task in SECOND if task not in chosen])
+    return BEST_SAYS.format(second=second, combined="\n\n".join(filter(None, parts)))
+
+
+def _listed(tasks: Sequence[str]) -> str:
+    return " and ".join(f"`{task}`" for task in tasks)
+
+
+def _run_with(task: str, book: Book) -> list[bool]:
+    """For each encoder, whether it has runs of the task's combinations."""
+    recipes = [candidate.recipe() for design in COMBINED[task] for candidate in design.candidates]
+    return [any(len(book.find(recipe, encoder)) for recipe in recipes) for encoder in encoders_in(book)]
+
+
+def _places(task: str, book: Book) -> str:
+    """Where the combination of the best levels stands on dev by itself, with each encoder."""
+    design, best = deciding(task, book), choose_best(task, book)
+    assert design is not None
+    places = []
     for encoder in encoders_in(book):
-        ranked = [candidate for candidate, sample in rank_candidates("antique", book, encoder) if len(sample)]
-        if chosen in ranked:
-            places.append(f"number {ranked.index(chosen) + 1} of {len(ranked)} with {file_name(encoder)}")
-    return BEST_SAYS.format(
-        second=" and ".join(f"`{task}`" for task in SECOND if task not in THIRD), place=" and ".join(places) or "not run"
-    )
+        ranked = [one for one, sample in rank_candidates(task, book, encoder, design.candidates) if len(sample)]
+        if best in ranked:
+            places.append(f"number {ranked.index(best) + 1} of {len(ranked)} with {file_name(encoder)}")
+    return f"`{task}` {' and '.join(places)}"
 
 
 def say_precision(runs: Sequence[Run]) -> str:

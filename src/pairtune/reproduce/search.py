@@ -2,7 +2,7 @@
 
 A candidate is a row of the paper's tables with some settings laid over it. The first ones are rows as they stand. Where the
 given dev cannot tell candidates apart, a second round decides, by cross-validation over train and dev together; where that
-cannot either, a third with every combination of its best settings, each judged by all the combinations that have it.
+cannot either, every combination of the settings in question, each judged by all the combinations that have it.
 """
 
 from __future__ import annotations
@@ -248,34 +248,65 @@ SECOND: dict[str, tuple[Candidate, ...]] = {
 }
 
 
-THIRD: dict[str, Factorial] = {
-    "antique": Factorial(
-        "antique/mse",
-        ("dev=rotating", "dev_candidates=33", "train.bias_correction=true"),
-        (
-            ("", "loss.kind=pearson"),
-            ("", "train.max_length=160"),
-            ("select=average", "select=last train.blend=0.3", "select=average train.blend=0.3"),
+COMBINED: dict[str, tuple[Factorial, ...]] = {  # one after the other: a step takes what the one before it chose
+    "antique": (
+        Factorial(
+            "antique/mse",
+            ("dev=rotating", "dev_candidates=33", "train.bias_correction=true"),
+            (
+                ("", "loss.kind=pearson"),
+                ("", "train.max_length=160"),
+                ("select=average", "select=last train.blend=0.3", "select=average train.blend=0.3"),
+            ),
         ),
-    )
+    ),
+    "cqa-b": (
+        Factorial(
+            "cqa-b/combo",
+            ("dev=rotating",),
+            (
+                ("loss.kind=mse", "loss.kind=bsc", "loss.mix=0.5"),
+                ("order.by=uniform", "order.by=examples"),
+                ("select=last", "select=average"),
+            ),
+        ),
+        Factorial(
+            "cqa-b/combo",
+            ("dev=rotating", "loss.kind=bsc", "order.by=examples", "select=average"),
+            (("train.rate=1e-5", "train.rate=3e-5"), ("train.epochs=3", "train.epochs=7")),
+        ),
+    ),
+    "pfcc-s": (
+        Factorial(
+            "pfcc-s/bsc-row-norm",
+            (
+                "dev=rotating",
+                "loss.duplicates=mask",
+                "loss.temperature=0.02",
+                "order.by=uniform",
+                "train.bias_correction=true",
+                "train.epochs=6",
+            ),
+            (
+                ("train.batch=240", "train.batch=480"),
+                ("train.rate=2e-5", "train.rate=5e-5", "train.rate=1e-4"),
+                ("select=last", "select=average"),
+            ),
+        ),
+    ),
 }
 
 
 def rounds(task: str) -> dict[str, tuple[Candidate, ...]]:
-    """The rounds of a task's search by what they are called, the one that decides last."""
+    """The rounds of a task's search by what they are called, in their order."""
     found = {"Search": SEARCH[task]}
     if task in SECOND:
         found["Second round, by cross-validation"] = SECOND[task]
-    if task in THIRD:
-        found["Third round, every combination"] = THIRD[task].candidates
+    for step, design in enumerate(COMBINED.get(task, ()), start=1):
+        found[f"Every combination, by cross-validation{f', step {step}' if step > 1 else ''}"] = design.candidates
     return found
 
 
 def all_candidates(task: str) -> list[Candidate]:
     """Those of all rounds, none twice."""
     return list(dict.fromkeys(candidate for candidates in rounds(task).values() for candidate in candidates))
-
-
-def deciding(task: str) -> tuple[Candidate, ...]:
-    """The candidates that the best recipe is chosen from: those of the last round."""
-    return list(rounds(task).values())[-1]
