@@ -22,6 +22,7 @@ check: setup  ## style, types, import direction
 
 docs: $(DOCUMENTED)  ## the documentation, into site/
 	@$(BIN)/python -m typer pairtune.cli utils docs --name pairtune --title 'Command line' --output docs/reference/cli.md
+	@$(BIN)/pairtune recipes --markdown > docs/reference/settings.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 results: setup  ## docs/results.md, from the records in results/

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from pairtune.cli import app
 from pairtune.errors import UserError
+from pairtune.recipe import read_recipe
 from pairtune.tasks import TASKS, load_task
 
 runner = CliRunner()
@@ -182,6 +183,17 @@ def test_shuffle_writes_every_row_once(tmp_path):
 
 def test_recipes_are_listed():
     assert "stsb/combo" in call("recipes").splitlines()
+
+
+def test_a_shipped_recipe_is_printed_as_a_file_to_change(tmp_path):
+    (tmp_path / "mine.toml").write_text(call("recipes", "stsb/combo"))
+    mine, shipped = read_recipe(str(tmp_path / "mine.toml")), read_recipe("stsb/combo")
+    assert mine.model_copy(update={"name": shipped.name}) == shipped
+
+
+def test_settings_are_printed_with_what_they_are():
+    found = call("recipes", "--settings")
+    assert "loss.temperature" in found and "a number above 0" in found and "order.skip_nearest" in found
 
 
 @pytest.mark.parametrize(

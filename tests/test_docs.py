@@ -29,7 +29,8 @@ from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
 from pairtune.cli import app
-from pairtune.recipe import make_recipe, shipped_recipes
+from pairtune.recipe import LossSettings, OrderSettings, Recipe, TrainSettings, make_recipe, shipped_recipes
+from pairtune.report.settings_page import make_settings_page, setting_grids
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -203,6 +204,15 @@ def test_the_page_of_the_command_line_is_what_typer_generates():
     made = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONUTF8": "1"}).stdout
     page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     assert made.strip() == page.strip(), "the command line has changed: make docs writes docs/reference/cli.md again"
+
+
+def test_the_page_of_settings_is_current_and_explains_every_one_of_them():
+    page = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
+    assert page == make_settings_page(), "the settings have changed: make docs writes docs/reference/settings.md again"
+    rows = [row for grid in setting_grids() for row in grid.rows]
+    assert all(all(row) for row in rows) and "`train.candidates`" in [row[0] for row in rows]
+    for table in (Recipe, LossSettings, OrderSettings, TrainSettings):
+        assert {name for name in table.model_fields if f"{name}`" not in page} <= {"stages"}
 
 
 def documented_names():

@@ -241,6 +241,8 @@ def step_losses(model, loss, order, fast, folder, precision="float32"):
         ({"kind": "mse"}, {"by": "original"}),
         ({"kind": "triplet"}, {"by": "uniform"}),
         ({"kind": "pearson"}, {"by": "words", "group": 4}),
+        ({"kind": "bsc", "duplicates": "mask", "learn_temperature": True, "mini_batch": 3}, {"by": "uniform"}),
+        ({"kind": "combo", "mini_batch": 5}, {"by": "examples", "group": 4, "neighbours": 6, "encode": "reuse"}),
     ],
 )
 def test_every_step_has_the_loss_of_the_plain_path(make_encoder, tmp_path, loss, order):
@@ -249,6 +251,52 @@ def test_every_step_has_the_loss_of_the_plain_path(make_encoder, tmp_path, loss,
     )
     assert len(fast) == 12 and len(set(fast)) > 6
     np.testing.assert_allclose(fast, plain, atol=1e-4)
+
+
+def test_parts_have_the_losses_of_the_whole_and_none_holds_more_texts_than_asked_for(make_encoder, tmp_path, monkeypatch):
+    held, plain = [], Packed.features
+
+    def features(batch):
+        held.append(len(batch.starts) - 1)
+        return plain(batch)
+
+    monkeypatch.setattr(Packed, "features", features)
+    found = {}
+    for size in (0, 3):
+        held.clear()
+        loss = {"kind": "bsc", "mini_batch": size}
+        found[size] = step_losses(without_dropout(make_encoder("bert")), loss, {"by": "uniform"}, True, tmp_path / str(size))
+        if size:
+            assert max(held) == 3 and len(held) >= 2 * 12 * 3  # twelve steps of at least seven texts, each encoded twice
+        else:
+            assert len(held) == 12 and min(held) > 6
+    np.testing.assert_allclose(found[3], found[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bert", "mpnet"])
+def test_the_backward_pass_of_a_part_sees_the_dropout_of_its_forward_pass(make_encoder, kind, tmp_path, monkeypatch):
+    loss = {"kind": "bsc", "mini_batch": 3}
+    losses = []
+    for kept in (True, False):
+        if not kept:  # as if all parts were kept in memory
+            monkeypatch.setattr("pairtune.sbert.trainer.checkpoint", lambda encode, *given, **_: encode(*given))
+        losses.append(step_losses(make_encoder(kind), loss, {"by": "uniform"}, True, tmp_path / str(kept)))
+    without = step_losses(without_dropout(make_encoder(kind)), loss, {"by": "uniform"}, True, tmp_path / "without")
+    np.testing.assert_allclose(losses[0], losses[1], atol=1e-5)
+    assert np.abs(np.subtract(losses[0], without)).max() > 1e-3
+
+
+@needs_gpu
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-4), ("bf16", 0.05)])
+@pytest.mark.parametrize("kind", ["bert", "mpnet"])
+def test_parts_on_a_gpu_have_the_losses_of_the_plain_path(make_encoder, tmp_path, kind, precision, tolerance):
+    loss = {"kind": "bsc", "duplicates": "mask", "mini_batch": 3}
+    fast, plain = (
+        step_losses(without_dropout(make_encoder(kind, "cuda")), loss, {"by": "uniform"}, fast, tmp_path / str(fast), how)
+        for fast, how in ((True, precision), (False, "float32"))
+    )
+    assert len(fast) == 12 and len(set(fast)) > 6
+    np.testing.assert_allclose(fast, plain, atol=tolerance, rtol=tolerance)
 
 
 @needs_gpu

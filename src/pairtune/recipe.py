@@ -24,76 +24,105 @@ class Settings(BaseModel):
 
 
 class LossSettings(Settings):
-    """Which loss, and its letters in the paper: temperature is τ, mix is μ, threshold is t."""
+    """Which loss, and its letters in the paper."""
 
-    kind: Literal["bsc", "mse", "pearson", "combo", "triplet"] = "combo"
-    temperature: float = Field(0.1, gt=0)
-    learn_temperature: bool = False
-    temperature_rate: float = Field(1e-3, gt=0)
-    normalise: Normalisation = "l2"
-    threshold: float = Field(0.5, ge=0, lt=1)
-    reduction: Literal["sum", "mean"] = "sum"
-    directions: Literal["both", "left", "right"] = "both"
-    duplicates: Literal["keep", "mask"] = "keep"
-    mix: float = Field(0.5, ge=0, le=1)
-    pointwise: Literal["mse", "pearson"] = "mse"
-    margin: float = Field(0.5, gt=0)
-    mini_batch: int = Field(0, ge=0)
+    kind: Literal["bsc", "mse", "pearson", "combo", "triplet"] = Field(
+        "combo",
+        description="`bsc`: batch softmax; `mse`: squared error of the cosine; `pearson`: 1 − its correlation with the labels; "
+        "`combo`: `bsc` and one of these two",
+    )
+    temperature: float = Field(0.1, gt=0, description="τ, which BSC divides similarities by: smaller looks at the hardest only")
+    learn_temperature: bool = Field(False, description="train τ as well, from `temperature` on")
+    temperature_rate: float = Field(1e-3, gt=0, description="the learning rate of a learned τ")
+    normalise: Normalisation = Field(
+        "l2",
+        description="of BSC's embeddings: `l2` to unit length; the others but `none` work on each dimension over the batch",
+    )
+    threshold: float = Field(0.5, ge=0, lt=1, description="t: a pair counts as positive if its label is above it")
+    reduction: Literal["sum", "mean"] = Field("sum", description="of BSC's two directions")
+    directions: Literal["both", "left", "right"] = Field(
+        "both", description="of BSC: left texts find their right ones, the other way round, or both"
+    )
+    duplicates: Literal["keep", "mask"] = Field(
+        "keep", description="`mask`: equal texts of a batch are no negatives of each other"
+    )
+    mix: float = Field(0.5, ge=0, le=1, description="μ of combo: μ·BSC + (1 − μ)·pointwise")
+    pointwise: Literal["mse", "pearson"] = Field("mse", description="the other part of combo")
+    margin: float = Field(0.5, gt=0, description="of triplets")
+    mini_batch: int = Field(
+        0,
+        ge=0,
+        description="texts that are encoded at a time, and again in the backward pass: large batches in little memory; 0: all",
+    )
 
 
 class OrderSettings(Settings):
-    """Which pairs share a batch: the name of the ordering, and what it needs to know.
+    """Which pairs share a batch: the name of the ordering, and what it needs to know."""
 
-    first: "original" leaves the first epoch as the data came, which is what the paper's released code does.
-    """
-
-    by: Literal["original", "uniform", "examples", "words", "clusters", "neighbours"] = "uniform"
-    first: Literal["ordered", "original"] = "ordered"
-    side: Literal["left", "right"] = "left"
-    group: int = Field(8, ge=1)
-    neighbours: int = Field(500, ge=1)
-    shingle: int = Field(1, ge=1)
-    clusters: int = Field(0, ge=0)
-    encode: Literal["each-epoch", "once", "reuse"] = "each-epoch"
-    drop_identical: bool = False
-    skip_nearest: int = Field(0, ge=0)
-    margin: float | None = Field(None, ge=-1, le=2)
+    by: Literal["original", "uniform", "examples", "words", "clusters", "neighbours"] = Field(
+        "uniform", description="as the data came, at random, or near by vectors, by words, by clusters, by nearest texts"
+    )
+    first: Literal["ordered", "original"] = Field(
+        "ordered", description="`original` leaves the first epoch as the data came, which is what the paper's released code does"
+    )
+    side: Literal["left", "right"] = Field("left", description="near by which texts")
+    group: int = Field(8, ge=1, description="pairs to a group, the anchor among them")
+    neighbours: int = Field(500, ge=1, description="of `examples`: how many nearest pairs are looked at")
+    shingle: int = Field(1, ge=1, description="of `words`: how many words pairs have to share")
+    clusters: int = Field(0, ge=0, description="how many; 0: the root of the number of distinct texts")
+    encode: Literal["each-epoch", "once", "reuse"] = Field(
+        "each-epoch", description="where vectors come from; `reuse` keeps those of the training steps"
+    )
+    drop_identical: bool = Field(False, description="no text twice in a group")
+    skip_nearest: int = Field(0, ge=0, description="so many nearest texts are no neighbours: they may be right answers")
+    margin: float | None = Field(
+        None, ge=-1, le=2, description="texts more similar than the pair's own right text by over this are no neighbours"
+    )
 
 
 class TrainSettings(Settings):
-    """How long, how fast, and on what part of the data.
+    """How long, how fast, and on what part of the data."""
 
-    pairs: at most so many of the task's training pairs, drawn by seed. file: a Parquet file to train on instead of them,
-    read as it is needed (order.by = "original" keeps its order); columns: its left, right and label column.
-    report_to: where the host sends the figures of the training as well, such as tensorboard. fast: no padding, each text of
-    a batch once, fused losses, captured steps, where model and device allow it; the same losses as without, up to rounding and
-    to what dropout draws. dropout: "first-epoch" trains the later epochs without, which is what the paper's released code does.
-    labels: "graded" trains on the dataset's own grades, from 0 for the lowest to 1 for the highest, where it has more of them
-    than positive and negative. blend: the share of the first weights, those before the stage, in the last. candidates: in a
-    ranking, fill each query up to so many right texts with those of other queries that share most words with it, as negatives.
-    """
-
-    epochs: int = Field(5, ge=1)
-    batch: int = Field(32, ge=1)
-    rate: float = Field(2e-5, gt=0)
-    weight_decay: float = Field(0.01, ge=0)
-    warmup: float = Field(0.1, ge=0, lt=1)
-    clip: float = Field(1.0, gt=0)
-    epsilon: float = Field(1e-6, gt=0)
-    bias_correction: bool = True
-    max_length: int = Field(90, ge=4)
-    precision: Literal["float32", "bf16"] = "float32"
-    positives_only: bool = False
-    negatives: Literal["given", "logarithmic"] = "given"
-    pairs: int = Field(0, ge=0)
-    file: str = ""
-    columns: tuple[str, ...] = Field(("left", "right", "label"), min_length=2, max_length=3)
-    report_to: tuple[str, ...] = ()
-    fast: bool = True
-    dropout: Literal["always", "first-epoch"] = "always"
-    labels: Literal["given", "graded"] = "given"
-    blend: float = Field(0.0, ge=0, lt=1)
-    candidates: int = Field(0, ge=0)
+    epochs: int = Field(5, ge=1, description="how often all pairs are seen")
+    batch: int = Field(32, ge=1, description="pairs to a step")
+    rate: float = Field(2e-5, gt=0, description="the highest learning rate; it falls to 0 in a line")
+    weight_decay: float = Field(0.01, ge=0, description="of AdamW")
+    warmup: float = Field(0.1, ge=0, lt=1, description="the share of the steps in which the rate rises")
+    clip: float = Field(1.0, gt=0, description="the gradient's norm is at most this")
+    epsilon: float = Field(1e-6, gt=0, description="of AdamW")
+    bias_correction: bool = Field(True, description="of AdamW; BERT's own optimiser, and the paper's on most tasks, has none")
+    max_length: int = Field(90, ge=4, description="tokens of a text; what is longer is cut")
+    precision: Literal["float32", "bf16"] = Field("float32", description="of the encoder's computations; its weights are float32")
+    positives_only: bool = Field(False, description="leave out the pairs that do not count as positive")
+    negatives: Literal["given", "logarithmic"] = Field(
+        "given", description="`logarithmic` adds, for each pair, texts at ranks that double, as the paper does for PFCC-S"
+    )
+    pairs: int = Field(0, ge=0, description="train on so many pairs of the task, drawn by seed; 0: all")
+    file: str = Field(
+        "", description="a Parquet file to train on instead, read as it is needed (`order.by = original`: in its order)"
+    )
+    columns: tuple[str, ...] = Field(
+        ("left", "right", "label"),
+        min_length=2,
+        max_length=3,
+        description="of that file: left, right, and the label if it has one",
+    )
+    report_to: tuple[str, ...] = Field((), description="where the figures of the training go as well, such as tensorboard")
+    fast: bool = Field(
+        True, description="no padding, each text of a batch once, fused losses, captured steps, where model and device allow it"
+    )
+    dropout: Literal["always", "first-epoch"] = Field(
+        "always", description="`first-epoch` trains later epochs without, which is what the paper's released code does"
+    )
+    labels: Literal["given", "graded"] = Field(
+        "given", description="`graded`: the dataset's own grades, from 0 to 1, where it has more than positive and negative"
+    )
+    blend: float = Field(0.0, ge=0, lt=1, description="the share of the weights before the stage in those after it")
+    candidates: int = Field(
+        0,
+        ge=0,
+        description="in a ranking, fill each query up to so many texts, with those of others that share most words, as negatives",
+    )
 
 
 class Stage(Settings):
@@ -105,22 +134,23 @@ class Stage(Settings):
 
 
 class Recipe(Settings):
-    """What `train.run` follows. Stages are trained one after the other, each from the best epoch of the one before.
+    """What `train.run` follows. Stages are trained one after the other, each from the epoch of the one before that was kept.
 
-    select: "best" keeps the best epoch on dev, "last" the last one, "average" the mean of the weights after each epoch.
-    dev: "rotating" puts train and dev together and holds out another tenth for each seed, so that seeds 1 to 10, with
-    select = "last", are a cross-validation: for data with so little dev that a choice on it is luck. "joined" trains on dev as
-    well, once a recipe is chosen: the scores on dev then say nothing, and nothing may be chosen by them. dev_candidates: as
-    train.candidates, for dev: for a ranking whose dev has fewer texts to a query, or fewer bad ones, than it will meet.
+    dev = "rotating" makes seeds 1 to 10, with select = "last", a cross-validation, for data with so little dev that a choice on
+    it is luck. With "joined", once a recipe is chosen, the scores on dev say nothing, and nothing may be chosen by them.
     """
 
-    name: str = Field(min_length=1, pattern=r"^[\w.+-]+(/[\w.+-]+)*$")
-    task: str = "stdlib"
-    encoder: str = "minilm"
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((1,), min_length=1)
-    select: Select = "best"
-    dev: Literal["given", "rotating", "joined"] = "given"
-    dev_candidates: int = Field(0, ge=0)
+    name: str = Field(
+        min_length=1, pattern=r"^[\w.+-]+(/[\w.+-]+)*$", description="in records and reports; the file's, unless given"
+    )
+    task: str = Field("stdlib", description="the data: one that `pairtune tasks` lists; with `--data` your own")
+    encoder: str = Field("minilm", description="what is trained: `minilm`, `mpnet`, a folder, or a name on the hub")
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((1,), min_length=1, description="a run for each")
+    select: Select = Field("best", description="keep the best epoch on dev, the last, or the mean of the weights after each")
+    dev: Literal["given", "rotating", "joined"] = Field(
+        "given", description="`rotating` holds out another tenth of train and dev for each seed; `joined` trains on dev as well"
+    )
+    dev_candidates: int = Field(0, ge=0, description="as `train.candidates`, for dev, where it is easier than what will be met")
     stages: tuple[Stage, ...] = (Stage(),)
 
 
@@ -136,8 +166,8 @@ def shipped_recipes() -> list[str]:
     return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.toml"))
 
 
-def read_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
-    """A recipe from a TOML file or from a shipped name, with `key.path=value` overrides laid over it."""
+def find_recipe(name: str) -> Path:
+    """The TOML file of a shipped name, or the file that was named."""
     path = Path(name) if name.endswith(".toml") else recipe_folder() / f"{name}.toml"
     if not path.is_file():
         if name.endswith(".toml"):
@@ -145,6 +175,12 @@ def read_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
         near = get_close_matches(name, shipped_recipes(), 3)
         meant = f"; did you mean {' or '.join(near)}?" if near else "; a file of pairs goes with --data" if "." in name else ""
         raise UserError(f"unknown recipe {name!r}{meant}; give a .toml file, or one that `pairtune recipes` lists")
+    return path
+
+
+def read_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
+    """A recipe from a TOML file or from a shipped name, with `key.path=value` overrides laid over it."""
+    path = find_recipe(name)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:

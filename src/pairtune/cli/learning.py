@@ -74,11 +74,26 @@ def train(
 
 
 @app.command()
-def recipes() -> None:
-    """List the shipped recipes."""
-    from pairtune.recipe import shipped_recipes
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="Print this one, such as stsb/combo, as a file to change.")] = None,
+    settings: Annotated[bool, typer.Option("--settings", help="Print every setting that a recipe may have.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print docs/reference/settings.md: the settings.")] = False,
+) -> None:
+    """List the shipped recipes, print one of them, or say what a recipe may have."""
+    from pairtune.recipe import find_recipe, shipped_recipes
 
-    print("\n".join(shipped_recipes()))
+    if settings or markdown:
+        from pairtune.report.settings_page import make_settings_page, setting_grids
+
+        if markdown:
+            print(make_settings_page(), end="")
+            return
+        for grid in setting_grids():
+            screen.print(grid.for_terminal())
+    elif name is not None:
+        print(find_recipe(name).read_text(encoding="utf-8").rstrip())
+    else:
+        print("\n".join(shipped_recipes()))
 
 
 @app.command()

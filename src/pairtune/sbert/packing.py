@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -143,6 +143,7 @@ class Packed:
     index: (columns, m), which text each place of the batch's columns holds. number: (columns, m), equal for equal texts.
     label: (m,) or None. blocks: how attention is cut where no kernel takes texts of different lengths.
     longest: no text is longer. shape: equal for batches that one captured step can serve.
+    parts: the same texts, in the same order, in several rows, where they are encoded one row after the other.
     """
 
     ids: Tensor
@@ -154,6 +155,7 @@ class Packed:
     label: Tensor | None
     blocks: tuple[Block, ...]
     longest: int
+    parts: tuple[Packed, ...] = ()
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -189,19 +191,20 @@ class Packed:
             Block(*(change(value) if isinstance(value, Tensor) else value for value in vars(block).values()))
             for block in self.blocks
         )
-        return Packed(**{**vars(self), **moved, "blocks": blocks})
+        parts = tuple(part._map(change) for part in self.parts)
+        return Packed(**{**vars(self), **moved, "blocks": blocks, "parts": parts})
 
 
 class PackingCollator:
     """Rows of a dataset as a `Packed` batch, in place of the host's collator."""
 
-    def __init__(self, model: SentenceTransformer, dataset: Dataset, *, offset: int, static: int = 0) -> None:
-        """offset: the position of a text's first token, in the encoder's table of positions. static: as `pack` takes it."""
+    def __init__(self, model: SentenceTransformer, dataset: Dataset, *, offset: int, static: int = 0, part: int = 0) -> None:
+        """offset: the position of a text's first token in the encoder's table of positions. The rest as `pack` takes it."""
         self.valid_label_columns = list(DEFAULT_LABEL_COLUMNS)
         label = next((name for name in self.valid_label_columns if name in dataset.column_names), None)
         self.columns = [name for name in dataset.column_names if name != label]
-        self.label, self.offset, self.static = label, offset, static
-        self.longest = int(model.max_seq_length or 512)
+        self.label = label
+        self.how = {"offset": offset, "longest": int(model.max_seq_length or 512), "static": static, "part": part}
         ahead = len(dataset) * len(self.columns) <= AHEAD
         self.model = model
         self.tokens = shared_tokens(model) if ahead else Tokens(keep=False)
@@ -217,7 +220,7 @@ class PackingCollator:
         label = torch.tensor([row[self.label] for row in rows]) if self.label else None
         if label is not None:
             check_labels(label)
-        return {"packed": pack(self.tokens, places, label, offset=self.offset, longest=self.longest, static=self.static)}
+        return {"packed": pack(self.tokens, places, label, **self.how)}
 
     def _texts(self, rows: list[dict[str, Any]], column: str) -> list[str]:
         texts = [row[column] for row in rows]
@@ -227,21 +230,43 @@ class PackingCollator:
         return texts
 
 
-def pack(tokens: Tokens, places: np.ndarray, label: Tensor | None, *, offset: int, longest: int, static: int = 0) -> Packed:
-    """The batch whose columns hold the texts at these places, (columns, m)."""
-    most = longest
+def pack(
+    tokens: Tokens, places: np.ndarray, label: Tensor | None, *, offset: int, longest: int, static: int = 0, part: int = 0
+) -> Packed:
+    """The batch whose columns hold the texts at these places, (columns, m).
+
+    offset: the position of a text's first token. longest: no text is longer. static: what the longest text of a batch is rounded
+    up to, for few shapes; 0: nothing. part: texts that are encoded at a time; 0: all.
+    """
     own = np.zeros_like(places)
     own[1:] = places[1:] == places[0]  # a text paired with itself is encoded twice: dropout is all that tells the two apart
     distinct, seen, index = np.unique(2 * places + own, return_index=True, return_inverse=True)
-    parts = [tokens[place // 2] for place in distinct]
-    lengths = np.fromiter(map(len, parts), np.int64, len(parts))
+    texts = [tokens[place // 2] for place in distinct]
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     order = np.lexsort((seen, lengths))  # not by place: that depends on which texts were tokenised first
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    ids, lengths = np.concatenate([parts[place] for place in order]), lengths[order]
+    texts = [texts[place] for place in order]
+    number = torch.tensor([[tokens.number(place) for place in column] for column in places.tolist()])
+    whole = lay_out(texts, torch.from_numpy(rank[index].reshape(places.shape)), number, label, offset, longest, static)
+    if not part:
+        return whole
+    none = number[:, :0]
+    rows = [texts[first : first + part] for first in range(0, len(texts), part)]
+    return replace(
+        whole, parts=tuple(lay_out(row, torch.arange(len(row))[None], none, None, offset, longest, static) for row in rows)
+    )
+
+
+def lay_out(
+    texts: Sequence[np.ndarray], index: Tensor, number: Tensor, label: Tensor | None, offset: int, longest: int, static: int
+) -> Packed:
+    """Texts in order of length, as one row of tokens."""
+    most, ids = longest, np.concatenate(texts)
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     if static:
         longest = min(-(-int(lengths[-1]) // static) * static, -(-longest // 8) * 8)
-        ids, lengths = fill_up(ids, lengths, places.size, min(longest, most))  # positions end there
+        ids, lengths = fill_up(ids, lengths, index.numel(), min(longest, most))  # positions end there
     starts = np.concatenate([[0], np.cumsum(lengths)])
     text = np.repeat(np.arange(len(lengths)), lengths)
     place = np.arange(len(text)) - starts[text]
@@ -251,8 +276,8 @@ def pack(tokens: Tokens, places: np.ndarray, label: Tensor | None, *, offset: in
         positions=torch.from_numpy(place + offset)[None],
         text=torch.from_numpy(text)[None],
         starts=torch.from_numpy(starts.astype(np.int32)),
-        index=torch.from_numpy(rank[index].reshape(places.shape)),
-        number=torch.tensor([[tokens.number(place) for place in column] for column in places.tolist()]),
+        index=index,
+        number=number,
         label=label,
         blocks=tuple(
             make_block(starts, lengths, place, text, *cut, length=longest if static else int(lengths[cut[1] - 1])) for cut in cuts

@@ -11,6 +11,7 @@ import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 from transformers.integrations.integration_utils import (
     INTEGRATION_TO_CALLBACK,
@@ -65,7 +66,7 @@ class PairTrainer(SentenceTransformerTrainer):
 
     def training_step(self, model: torch.nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         """The host's, or a captured one."""
-        if "packed" not in inputs or not self._can_capture():
+        if "packed" not in inputs or inputs["packed"].parts or not self._can_capture():
             return super().training_step(model, inputs, num_items_in_batch)
         if not model.training:  # to say it to each of its modules takes longer than it should
             model.train()
@@ -112,16 +113,28 @@ class PairTrainer(SentenceTransformerTrainer):
 
     def _compute_packed(self, batch: Packed) -> tuple[Tensor, Tensor]:
         """The loss and the embeddings, (columns, m, n)."""
-        large = (
-            batch.ids.is_cuda and batch.ids.shape[1] >= LEAST_TOKENS and self.state.max_steps >= WORTH_COMPILING and can_compile()
-        )
-        with packed_attention(self.model, batch), compiled_parts(inner_encoder(self.model)) if large else nullcontext():
-            distinct = self._encode(batch.features())
+        if batch.parts:  # what a part leaves for its backward pass is computed again there, with the same dropout
+            rows = [checkpoint(self._encode_part, part.ids, part, use_reentrant=False) for part in batch.parts]
+            distinct = torch.cat(rows)
+        else:
+            distinct = self._encode_row(batch)
         embeddings = distinct.index_select(0, batch.index.reshape(-1)).view(*batch.index.shape, -1)
         loss: Any = self.loss
         more = {"ids": tuple(batch.number)} if isinstance(loss, PairLoss) else {}
         found = loss.compute_loss_from_embeddings(list(embeddings), batch.label, **more)
         return found, embeddings
+
+    def _encode_part(self, ids: Tensor, part: Packed) -> Tensor:
+        """The embeddings of a part's own texts. ids: the part's, from which torch sees whose random numbers to keep."""
+        return self._encode_row(part)[: part.index.numel()]
+
+    def _encode_row(self, batch: Packed) -> Tensor:
+        """The embeddings of the texts in a row, (texts, n)."""
+        large = (
+            batch.ids.is_cuda and batch.ids.shape[1] >= LEAST_TOKENS and self.state.max_steps >= WORTH_COMPILING and can_compile()
+        )
+        with packed_attention(self.model, batch), compiled_parts(inner_encoder(self.model)) if large else nullcontext():
+            return self._encode(batch.features())
 
     def _encode(self, features: dict[str, Tensor]) -> Tensor:
         """The embeddings by the host's modules, the first of them in bf16 where that is how steps are captured."""
@@ -159,15 +172,16 @@ def packing_collator(
     if not stage.train.fast:
         return None
     reason = why_padded(model)
-    if stage.loss.mini_batch and stage.loss.kind not in ("mse", "triplet"):
-        reason = "loss.mini_batch goes through the batch in parts"
+    part = 0 if stage.loss.kind in ("mse", "triplet") else stage.loss.mini_batch
+    if part and arguments.parallel_mode != ParallelMode.NOT_PARALLEL:
+        reason = "loss.mini_batch with several processes"
     if arguments.parallel_mode == ParallelMode.NOT_DISTRIBUTED:
         reason = "several GPUs in one process; start it with torchrun"
     if reason:
         say(f"training with padding, the slower way: {reason}")
         return None
     static = lengths_to_capture(model, stage.train.precision) if model.device.type == "cuda" else 0
-    return PackingCollator(model, dataset, offset=first_position(model), static=static)
+    return PackingCollator(model, dataset, offset=first_position(model), static=static, part=part)
 
 
 def make_trainer(
