@@ -272,8 +272,13 @@ COMBINED: dict[str, tuple[Factorial, ...]] = {  # one after the other: a step ta
         ),
         Factorial(
             "cqa-b/combo",
-            ("dev=rotating", "loss.kind=bsc", "order.by=examples", "select=average"),
-            (("train.rate=1e-5", "train.rate=3e-5"), ("train.epochs=3", "train.epochs=7")),
+            ("dev=rotating", "select=average"),
+            (
+                ("loss.kind=bsc", "loss.mix=0.5"),
+                ("order.by=uniform", "order.by=examples"),
+                ("train.rate=1e-5", "train.rate=3e-5"),
+                ("train.epochs=3", "train.epochs=7"),
+            ),
         ),
     ),
     "pfcc-s": (
