@@ -243,6 +243,8 @@ def step_losses(model, loss, order, fast, folder, precision="float32"):
         ({"kind": "pearson"}, {"by": "words", "group": 4}),
         ({"kind": "bsc", "duplicates": "mask", "learn_temperature": True, "mini_batch": 3}, {"by": "uniform"}),
         ({"kind": "combo", "mini_batch": 5}, {"by": "examples", "group": 4, "neighbours": 6, "encode": "reuse"}),
+        ({"kind": "mse", "mini_batch": 4}, {"by": "original"}),
+        ({"kind": "triplet", "mini_batch": 4}, {"by": "uniform"}),
     ],
 )
 def test_every_step_has_the_loss_of_the_plain_path(make_encoder, tmp_path, loss, order):
@@ -273,17 +275,27 @@ def test_parts_have_the_losses_of_the_whole_and_none_holds_more_texts_than_asked
     np.testing.assert_allclose(found[3], found[0], atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("device", "precision", "tolerance"),
+    [
+        ("cpu", "float32", 1e-5),
+        pytest.param("cuda", "float32", 1e-4, marks=needs_gpu),
+        pytest.param("cuda", "bf16", 0.01, marks=needs_gpu),
+    ],
+)
 @pytest.mark.parametrize("kind", ["bert", "mpnet"])
-def test_the_backward_pass_of_a_part_sees_the_dropout_of_its_forward_pass(make_encoder, kind, tmp_path, monkeypatch):
-    loss = {"kind": "bsc", "mini_batch": 3}
+def test_the_backward_pass_of_a_part_sees_the_dropout_of_its_forward_pass(
+    make_encoder, kind, device, precision, tolerance, tmp_path, monkeypatch
+):
+    how = {"kind": "bsc", "mini_batch": 3}, {"by": "uniform"}, True
     losses = []
     for kept in (True, False):
         if not kept:  # as if all parts were kept in memory
             monkeypatch.setattr("pairtune.sbert.trainer.checkpoint", lambda encode, *given, **_: encode(*given))
-        losses.append(step_losses(make_encoder(kind), loss, {"by": "uniform"}, True, tmp_path / str(kept)))
-    without = step_losses(without_dropout(make_encoder(kind)), loss, {"by": "uniform"}, True, tmp_path / "without")
-    np.testing.assert_allclose(losses[0], losses[1], atol=1e-5)
-    assert np.abs(np.subtract(losses[0], without)).max() > 1e-3
+        losses.append(step_losses(make_encoder(kind, device), *how, tmp_path / str(kept), precision))
+    without = step_losses(without_dropout(make_encoder(kind, device)), *how, tmp_path / "without", precision)
+    np.testing.assert_allclose(losses[0], losses[1], atol=tolerance)
+    assert np.abs(np.subtract(losses[0], without)).max() > 5 * tolerance
 
 
 @needs_gpu

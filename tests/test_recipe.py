@@ -21,6 +21,11 @@ def test_every_shipped_recipe_is_valid_and_knows_its_name(name):
     assert read_recipe(name).name == name
 
 
+def test_what_the_command_line_sets_holds_for_every_stage():
+    recipe = read_recipe("stsb/mse-then-bsc", ["loss.kind=combo", "train.rate=1e-4"])
+    assert [(stage.loss.kind, stage.train.rate) for stage in recipe.stages] == [("combo", 1e-4)] * 2
+
+
 def test_stages_start_from_the_shared_tables():
     recipe = read_recipe("stsb/bsc-then-mse")
     assert [stage.loss.kind for stage in recipe.stages] == ["bsc", "mse"]

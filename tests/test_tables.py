@@ -37,7 +37,7 @@ from pairtune.report.verdicts import (
 )
 from pairtune.reproduce.plan import TABLES, record_key, settings_key
 from pairtune.reproduce.queries import append_queries
-from pairtune.reproduce.search import COMBINED, SEARCH, SECOND, Factorial, all_candidates
+from pairtune.reproduce.search import COMBINED, DECIDE, SEARCH, SECOND, Factorial, all_candidates
 from pairtune.results import Epoch, Run, append_record
 from pairtune.tasks import TASKS
 
@@ -327,13 +327,14 @@ def test_where_every_combination_was_run_each_level_is_judged_by_all_that_have_i
     for combination, one in zip(design.combinations, design.candidates, strict=True):
         dev = 0.8 + sum(levels[place] for levels, place in zip(worth, combination, strict=True))
         lucky = 0.06 if combination == (1, 0, 2) else 0.0  # the highest of all figures, and one alone
-        runs.append(make_run(one.base, 1, test=0.5, dev=dev + lucky, overrides=one.changes))
-    assert choose_best("antique", write(tmp_path, runs[:-1])) is None  # no encoder has been through
-    book = write(tmp_path, runs[-1:])
+        for encoder in DECIDE:
+            runs += [make_run(one.base, seed, 0.5, dev + lucky, encoder, one.changes) for seed in range(1, 11)]
+    assert choose_best("antique", write(tmp_path, runs[:-11])) is None  # a tenth with minilm, and ten with mpnet, are missing
+    book = write(tmp_path, runs[-11:])
     assert rank_candidates("antique", book, "minilm", design.candidates)[0][0] == design.candidate((1, 0, 2))
     assert choose_best("antique", book) == design.candidate((0, 1, 1))
     titles = [grid.title for grid in grids_of("best", book) if "antique" in grid.title]
-    assert titles[-1] == "Every combination, by cross-validation, `antique`, minilm"
+    assert titles[-1] == "Every combination, by cross-validation, `antique`, mpnet"
 
 
 @given(st.lists(st.floats(0, 1), min_size=12, max_size=12), st.lists(st.floats(0, 1), min_size=12, max_size=12))
@@ -361,20 +362,30 @@ def test_combinations_that_an_encoder_lacks_tilt_nothing():
     assert best_levels(design, [easy, hard]) == design.candidate((0, 0))
 
 
-def test_combinations_decide_when_every_encoder_can_compare_all_levels(tmp_path):
+def test_combinations_decide_when_one_encoder_has_all_and_the_other_half(tmp_path):
     (design,) = COMBINED["pfcc-s"]
 
-    def runs_of(places, encoder):
+    def runs_of(places, encoder, seeds=range(1, 11)):
         chosen = [design.candidates[place] for place in places]
-        return [make_run(one.base, 1, test=0.5, dev=0.5, encoder=encoder, overrides=one.changes) for one in chosen]
+        return [make_run(one.base, seed, 0.5, 0.5, encoder, one.changes) for one in chosen for seed in seeds]
 
-    book = write(tmp_path, runs_of(range(12), "minilm"))
-    assert deciding("pfcc-s", book) == design
-    book = write(tmp_path, runs_of(range(4), "mpnet"))  # the smaller batch alone
+    assert deciding("pfcc-s", write(tmp_path, runs_of(range(12), "minilm"))) is None
+    book = write(tmp_path, runs_of((0, 1, 2, 3), "mpnet"))  # the smaller batch alone
     assert deciding("pfcc-s", book) is None and choose_best("pfcc-s", book) is None
-    assert "For `pfcc-s` combinations have been run too" in make_page(book)
-    book = write(tmp_path, runs_of((4, 6), "mpnet"))
-    assert deciding("pfcc-s", book) == design and "By settings: `pfcc-s`" in make_page(book)
+    assert "For `pfcc-s` (more) combinations have been run" in make_page(book)
+    book = write(tmp_path, runs_of((4, 6), "mpnet", seeds=(1, 2)))  # other tenths are another dev
+    assert deciding("pfcc-s", book) is None
+    book = write(tmp_path, [*runs_of((4, 6), "mpnet", seeds=range(3, 11)), *runs_of((1,), "bert-base-uncased", seeds=(1,))])
+    assert deciding("pfcc-s", book) == design and "By settings, not by candidates: `pfcc-s`" in make_page(book)
+
+
+def test_candidates_without_a_common_seed_are_not_compared(tmp_path):
+    first, second, third, *_ = SEARCH["stsb"]
+    runs = [make_run(first.base, seed, 0.5, 0.5, overrides=first.changes) for seed in (1, 2)]
+    runs += [make_run(second.base, seed, 0.5, 0.6, overrides=second.changes) for seed in (2, 3)]
+    runs += [make_run(third.base, 4, 0.5, 0.9, overrides=third.changes)]
+    ranked = rank_candidates("stsb", write(tmp_path, runs), "minilm", (first, second, third))
+    assert [candidate for candidate, _ in ranked] == [second, first, third]
 
 
 def test_a_candidate_of_two_rounds_is_one():

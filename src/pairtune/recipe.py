@@ -29,7 +29,7 @@ class LossSettings(Settings):
     kind: Literal["bsc", "mse", "pearson", "combo", "triplet"] = Field(
         "combo",
         description="`bsc`: batch softmax; `mse`: squared error of the cosine; `pearson`: 1 − its correlation with the labels; "
-        "`combo`: `bsc` and one of these two",
+        "`combo`: `bsc` and one of these two; `triplet`: a positive nearer than a negative, by `margin`",
     )
     temperature: float = Field(0.1, gt=0, description="τ, which BSC divides similarities by: smaller looks at the hardest only")
     learn_temperature: bool = Field(False, description="train τ as well, from `temperature` on")
@@ -41,10 +41,10 @@ class LossSettings(Settings):
     threshold: float = Field(0.5, ge=0, lt=1, description="t: a pair counts as positive if its label is above it")
     reduction: Literal["sum", "mean"] = Field("sum", description="of BSC's two directions")
     directions: Literal["both", "left", "right"] = Field(
-        "both", description="of BSC: left texts find their right ones, the other way round, or both"
+        "both", description="of BSC; `left`: each left text finds its right one; `right`: the other way round"
     )
     duplicates: Literal["keep", "mask"] = Field(
-        "keep", description="`mask`: equal texts of a batch are no negatives of each other"
+        "keep", description="`mask`: two texts that are a positive pair somewhere in the batch are not negatives elsewhere in it"
     )
     mix: float = Field(0.5, ge=0, le=1, description="μ of combo: μ·BSC + (1 − μ)·pointwise")
     pointwise: Literal["mse", "pearson"] = Field("mse", description="the other part of combo")
@@ -66,17 +66,22 @@ class OrderSettings(Settings):
         "ordered", description="`original` leaves the first epoch as the data came, which is what the paper's released code does"
     )
     side: Literal["left", "right"] = Field("left", description="near by which texts")
-    group: int = Field(8, ge=1, description="pairs to a group, the anchor among them")
+    group: int = Field(
+        8, ge=1, description="pairs to a group, the anchor among them; in `neighbours` also how many near texts count"
+    )
     neighbours: int = Field(500, ge=1, description="of `examples`: how many nearest pairs are looked at")
-    shingle: int = Field(1, ge=1, description="of `words`: how many words pairs have to share")
+    shingle: int = Field(1, ge=1, description="of `words` and `neighbours`: how many words, or near texts, pairs have to share")
     clusters: int = Field(0, ge=0, description="how many; 0: the root of the number of distinct texts")
     encode: Literal["each-epoch", "once", "reuse"] = Field(
         "each-epoch", description="where vectors come from; `reuse` keeps those of the training steps"
     )
-    drop_identical: bool = Field(False, description="no text twice in a group")
+    drop_identical: bool = Field(False, description="no text twice in a group: in `examples` on both sides, elsewhere on `side`")
     skip_nearest: int = Field(0, ge=0, description="so many nearest texts are no neighbours: they may be right answers")
     margin: float | None = Field(
-        None, ge=-1, le=2, description="texts more similar than the pair's own right text by over this are no neighbours"
+        None,
+        ge=-1,
+        le=2,
+        description="texts that are more similar than the pair's own other text, by over this, are no neighbours",
     )
 
 
@@ -95,9 +100,13 @@ class TrainSettings(Settings):
     precision: Literal["float32", "bf16"] = Field("float32", description="of the encoder's computations; its weights are float32")
     positives_only: bool = Field(False, description="leave out the pairs that do not count as positive")
     negatives: Literal["given", "logarithmic"] = Field(
-        "given", description="`logarithmic` adds, for each pair, texts at ranks that double, as the paper does for PFCC-S"
+        "given",
+        description="`logarithmic` takes the positives alone, repeated, and as many negatives: for each left text those at ranks "
+        "100 + 1, 2, 4, 8 …, as the paper does for PFCC-S",
     )
-    pairs: int = Field(0, ge=0, description="train on so many pairs of the task, drawn by seed; 0: all")
+    pairs: int = Field(
+        0, ge=0, description="train on so many pairs, drawn by seed after all else that adds or leaves out some; 0: all"
+    )
     file: str = Field(
         "", description="a Parquet file to train on instead, read as it is needed (`order.by = original`: in its order)"
     )
@@ -146,7 +155,9 @@ class Recipe(Settings):
     task: str = Field("stdlib", description="the data: one that `pairtune tasks` lists; with `--data` your own")
     encoder: str = Field("minilm", description="what is trained: `minilm`, `mpnet`, a folder, or a name on the hub")
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((1,), min_length=1, description="a run for each")
-    select: Select = Field("best", description="keep the best epoch on dev, the last, or the mean of the weights after each")
+    select: Select = Field(
+        "best", description="of each stage keep the best epoch on dev, the last, or the mean of the weights after each"
+    )
     dev: Literal["given", "rotating", "joined"] = Field(
         "given", description="`rotating` holds out another tenth of train and dev for each seed; `joined` trains on dev as well"
     )
@@ -186,7 +197,7 @@ def read_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise UserError(f"recipe {path}: not valid TOML: {problem}") from problem
     for override in overrides:
-        table = lay_over(table, parse_override(override))
+        table = lay_over_all(table, parse_override(override))
     table.setdefault("name", path.stem if name.endswith(".toml") else name)
     return make_recipe(table, origin=f"recipe {name}")
 
@@ -222,6 +233,15 @@ def parse_override(text: str) -> Table:
     for part in reversed(key.strip().split(".")):
         parsed = {part: parsed}
     return parsed
+
+
+def lay_over_all(table: Table, upper: Table) -> Table:
+    """The table with the upper one's values, which hold for every stage, whatever it says itself."""
+    stages = table.get("stages")
+    if "stages" not in upper and isinstance(stages, list) and all(isinstance(stage, dict) for stage in stages):
+        shared = {key: value for key, value in upper.items() if key in Stage.model_fields and isinstance(value, dict)}
+        table = {**table, "stages": [lay_over(stage, shared) for stage in stages]}
+    return lay_over(table, upper)
 
 
 def lay_over(base: Mapping[str, Any], upper: Mapping[str, Any]) -> Table:

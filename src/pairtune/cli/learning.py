@@ -82,6 +82,8 @@ def recipes(
     """List the shipped recipes, print one of them, or say what a recipe may have."""
     from pairtune.recipe import find_recipe, shipped_recipes
 
+    if name is not None and (settings or markdown):
+        raise UserError(f"--settings are those of any recipe, not of {name}: give one of the two")
     if settings or markdown:
         from pairtune.report.settings_page import make_settings_page, setting_grids
 

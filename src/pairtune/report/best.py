@@ -8,8 +8,9 @@ import numpy as np
 
 from pairtune.recipe import Recipe
 from pairtune.report.book import Book, Sample
-from pairtune.reproduce.search import COMBINED, SEARCH, SECOND, Candidate, Factorial
+from pairtune.reproduce.search import COMBINED, DECIDE, SEARCH, SECOND, Candidate, Factorial
 from pairtune.tasks import TASKS
+from pairtune.tasks.rotate import PARTS
 
 
 def dev_means(task: str, sample: Sample) -> tuple[float, ...]:
@@ -20,18 +21,27 @@ def dev_means(task: str, sample: Sample) -> tuple[float, ...]:
 
 
 def on_common_seeds(samples: Sequence[Sample]) -> list[Sample]:
-    """The runs of the seeds that all of them have: a candidate that was run more often is judged by the same luck."""
-    common = set.intersection(*({run.seed for run in sample.runs} for sample in samples))
-    return [Sample(tuple(run for run in sample.runs if run.seed in common)) for sample in samples] if common else list(samples)
+    """The runs of the seeds that all of them have: a candidate that was run more often is judged by the same luck.
+
+    One that has no seed in common with those that were run more often is left without runs: another tenth is another dev.
+    """
+    seeds = [{run.seed for run in sample.runs} for sample in samples]
+    common: set[int] = set()
+    for mine in sorted(seeds, key=len, reverse=True):
+        common = common & mine or common or mine
+    return [
+        Sample(tuple(run for run in sample.runs if common <= mine and run.seed in common))
+        for sample, mine in zip(samples, seeds, strict=True)
+    ]
 
 
 def rank_candidates(task: str, book: Book, encoder: str, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Sample]]:
-    """The candidates with all their runs, the best on dev first, those without runs last."""
+    """The candidates with all their runs, the best on dev first; those that cannot be compared, or have no runs, last."""
     found = [(candidate, book.find(candidate.recipe(), encoder)) for candidate in candidates]
-    run = [pair for pair in found if len(pair[1])]
-    scores = [dev_means(task, sample) for sample in on_common_seeds([sample for _, sample in run])] if run else []
-    places = sorted(range(len(run)), key=scores.__getitem__, reverse=True)
-    return [run[place] for place in places] + [pair for pair in found if not len(pair[1])]
+    judged = on_common_seeds([sample for _, sample in found])
+    scores = [dev_means(task, sample) if len(sample) else () for sample in judged]
+    places = sorted(range(len(found)), key=lambda place: (scores[place], len(found[place][1])), reverse=True)
+    return [found[place] for place in places]
 
 
 def as_chosen(recipe: Recipe) -> Recipe:
@@ -47,8 +57,8 @@ def choose_best(task: str, book: Book) -> Candidate | None:
     if design := deciding(task, book):
         return best_levels(design, _level_scores(task, design, book))
     candidates = SECOND.get(task, SEARCH[task])
-    found = [[book.find(candidate.recipe(), encoder) for candidate in candidates] for encoder in book.encoders]
-    whole = [[dev_means(task, sample) for sample in on_common_seeds(samples)] for samples in found if all(map(len, samples))]
+    found = [on_common_seeds([book.find(one.recipe(), encoder) for one in candidates]) for encoder in book.encoders]
+    whole = [[dev_means(task, sample) for sample in samples] for samples in found if all(map(len, samples))]
     if not whole:
         return None
     means = [tuple(row) for row in np.mean(whole, axis=0).round(9)]
@@ -56,9 +66,9 @@ def choose_best(task: str, book: Book) -> Candidate | None:
 
 
 def deciding(task: str, book: Book) -> Factorial | None:
-    """The last step of combinations that one encoder has all of, and every other enough to compare all levels.
+    """The last step of combinations that one of the encoders that decide has all of, and each other one half of.
 
-    None before there is one: earlier rounds decide.
+    That half has to compare all levels. None before there is such a step: earlier rounds decide.
     """
     for design in reversed(COMBINED.get(task, ())):
         scores = _level_scores(task, design, book)
@@ -68,17 +78,13 @@ def deciding(task: str, book: Book) -> Factorial | None:
 
 
 def _level_scores(task: str, design: Factorial, book: Book) -> list[list[float | None]]:
-    """For each encoder, the dev score of each combination, or None."""
-    return [
-        _main_scores(task, [book.find(candidate.recipe(), encoder) for candidate in design.candidates])
-        for encoder in book.encoders
-    ]
+    """For each encoder that decides, the main metric of each combination on dev, or None where a tenth of it is missing."""
+    return [[_whole_score(task, book.find(candidate.recipe(), encoder)) for candidate in design.candidates] for encoder in DECIDE]
 
 
-def _main_scores(task: str, samples: Sequence[Sample]) -> list[float | None]:
-    """Of the main metric on dev, over the seeds that all those with runs have; None for one without."""
-    common = iter(on_common_seeds(run)) if (run := [sample for sample in samples if len(sample)]) else iter(())
-    return [dev_means(task, next(common))[0] if len(sample) else None for sample in samples]
+def _whole_score(task: str, sample: Sample) -> float | None:
+    runs = tuple(run for run in sample.runs if 1 <= run.seed <= PARTS)
+    return dev_means(task, Sample(runs))[0] if len(runs) == PARTS else None
 
 
 def best_levels(design: Factorial, scores: Sequence[Sequence[float | None]]) -> Candidate:
@@ -99,9 +105,10 @@ def best_levels(design: Factorial, scores: Sequence[Sequence[float | None]]) -> 
 
 
 def _compares_all(design: Factorial, means: Sequence[float | None]) -> bool:
-    """Whether the combinations that an encoder has are enough for an effect of every level."""
+    """Whether an encoder has half of the combinations, and with them an effect of every level."""
     terms = _terms(design, means)
-    return len(terms) > 0 and bool(np.linalg.matrix_rank(terms - terms.mean(axis=0)) == terms.shape[1])
+    half = 2 * len(terms) >= len(design.combinations)
+    return half and bool(np.linalg.matrix_rank(terms - terms.mean(axis=0)) == terms.shape[1])
 
 
 def _terms(design: Factorial, means: Sequence[float | None]) -> np.ndarray:

@@ -22,7 +22,7 @@ from pairtune.report.verdicts import (
     lost,
 )
 from pairtune.reproduce.plan import TABLES, file_name
-from pairtune.reproduce.search import COMBINED, SECOND
+from pairtune.reproduce.search import COMBINED, DECIDE, SECOND, Factorial
 from pairtune.results import Run
 
 INTRO = """# Results
@@ -64,15 +64,15 @@ F1@best is of dev, at the best threshold there: the kind of figure that the pape
 QQP is not the paper's."""
 
 
-BY_SETTINGS = """By settings: {tasks}. No candidate was surely better on dev than the next, so every combination of the
-leading settings was run, and each setting is the one with the highest mean over all the combinations that have it and both
-encoders. By itself, what this gives is on dev: {places}. The rule was made after test scores of the candidates before were
-known (docs/experiments.md)."""
+BY_SETTINGS = """By settings, not by candidates: {tasks}. Combinations of the leading settings were run with {encoders}, and
+of each setting that differs among them the level is taken that has the highest mean effect on dev over all of them (least
+squares, both encoders). By itself, what this gives is on dev: {places}. The rule was made after test scores of the candidates
+before were known (docs/experiments.md)."""
 
 DEV_FILLED = """The questions of Antique's dev are filled up to 33 answers, as many as test has, with answers to others
 (`dev_candidates`)."""
 
-STILL = """For {tasks} combinations have been run too, not yet enough of them with every encoder: they do not decide."""
+STILL = """For {tasks} (more) combinations have been run, not yet enough of them with both encoders: those do not decide."""
 
 NAMES = {"minilm": "all-MiniLM-L6-v2 (`minilm`, 22.7 M parameters)", "mpnet": "all-mpnet-base-v2 (`mpnet`, of BERT-base's size)"}
 
@@ -99,9 +99,10 @@ def make_page(book: Book) -> str:
 def say_best(book: Book) -> str:
     """How the best recipes were chosen, and where those that were chosen by their settings stand by themselves."""
     chosen = [task for task in COMBINED if deciding(task, book)]
-    waiting = [task for task in COMBINED if task not in chosen and any(_run_with(task, book))]
+    waiting = [task for task, steps in COMBINED.items() if deciding(task, book) != steps[-1] and _is_begun(steps, book)]
+    places = "; ".join(_places(task, book) for task in chosen)
     parts = [
-        BY_SETTINGS.format(tasks=_listed(chosen), places="; ".join(_places(task, book) for task in chosen)) if chosen else "",
+        BY_SETTINGS.format(tasks=_listed(chosen), encoders=_listed(DECIDE), places=places) if chosen else "",
         DEV_FILLED if "antique" in chosen else "",
         STILL.format(tasks=_listed(waiting)) if waiting else "",
     ]
@@ -113,10 +114,10 @@ def _listed(tasks: Sequence[str]) -> str:
     return " and ".join(f"`{task}`" for task in tasks)
 
 
-def _run_with(task: str, book: Book) -> list[bool]:
-    """For each encoder, whether it has runs of the task's combinations."""
-    recipes = [candidate.recipe() for design in COMBINED[task] for candidate in design.candidates]
-    return [any(len(book.find(recipe, encoder)) for recipe in recipes) for encoder in encoders_in(book)]
+def _is_begun(steps: Sequence[Factorial], book: Book) -> bool:
+    """Whether there are runs of combinations."""
+    recipes = [candidate.recipe() for design in steps for candidate in design.candidates]
+    return any(len(book.find(recipe, encoder)) for recipe in recipes for encoder in DECIDE)
 
 
 def _places(task: str, book: Book) -> str:
@@ -124,10 +125,10 @@ def _places(task: str, book: Book) -> str:
     design, best = deciding(task, book), choose_best(task, book)
     assert design is not None
     places = []
-    for encoder in encoders_in(book):
+    for encoder in DECIDE:
         ranked = [one for one, sample in rank_candidates(task, book, encoder, design.candidates) if len(sample)]
         if best in ranked:
-            places.append(f"number {ranked.index(best) + 1} of {len(ranked)} with {file_name(encoder)}")
+            places.append(f"number {ranked.index(best) + 1} of {len(ranked)} with {encoder}")
     return f"`{task}` {' and '.join(places)}"
 
 

@@ -14,10 +14,10 @@ from pairtune.report.grid import Grid
 INTRO = """# Settings of a recipe
 
 Everything that a recipe may say, with what it has unless told (`pairtune recipes --settings` prints the same). A recipe is a
-TOML file, a setting of `loss` in it a line under `[loss]`; on the command line it is `--set loss.temperature=0.05`.
-`pairtune recipes own/labelled` prints a shipped recipe, to begin with. What is not a setting, or not a value of one, is
-refused. Which values to take is in [choosing](../choosing.md); the orders are described in [orders](../orders.md), the letters
-in [the equations](../equations.md).
+TOML file, a setting of `loss` in it a line under `[loss]`; `--set loss.temperature=0.05` on the command line comes before what
+the file says. `pairtune recipes own/labelled` prints a shipped recipe, to begin with. What is not a setting, or not a value of
+one, is refused. Which values to take is in [choosing](../choosing.md); the orders are described in [orders](../orders.md), the
+letters in [the equations](../equations.md).
 
 ```toml
 task = "stsb"
@@ -30,8 +30,8 @@ mix = 0.1
 epochs = 3
 ```
 
-Several stages are trained one after the other, each with its own `[[stages]]`; what stands under `[loss]`, `[order]` and
-`[train]` holds for all of them:
+Several stages are trained one after the other, each under its own `[[stages]]`; what stands under `[loss]`, `[order]` and
+`[train]` holds for those that do not say otherwise, what `--set` says for all:
 
 ```toml
 task = "stsb"

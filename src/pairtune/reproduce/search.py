@@ -248,7 +248,10 @@ SECOND: dict[str, tuple[Candidate, ...]] = {
 }
 
 
-COMBINED: dict[str, tuple[Factorial, ...]] = {  # one after the other: a step takes what the one before it chose
+DECIDE = ("minilm", "mpnet")  # the encoders whose runs of combinations count, both of them
+COMBINED: dict[
+    str, tuple[Factorial, ...]
+] = {  # one after the other: a step leaves out what the one before it has shown to be worse
     "antique": (
         Factorial(
             "antique/mse",

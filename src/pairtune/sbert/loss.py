@@ -245,6 +245,6 @@ LOSSES: dict[str, Callable[[SentenceTransformer, LossSettings, bool], nn.Module]
 def build_loss(model: SentenceTransformer, settings: LossSettings, *, fast: bool = True) -> nn.Module:
     """The loss that a recipe asks for. mse and triplet are the host's own, which look at one row at a time.
 
-    Theirs is no cached form, since a mean over rows needs none: `mini_batch` does not concern them.
+    Theirs is no cached form: `mini_batch` concerns them in the fast step only, which goes through any batch in parts.
     """
     return LOSSES[settings.kind](model, settings, fast)

@@ -49,7 +49,8 @@ WORTH_COMPILING = 4000  # steps: compiling takes about 8 s, and spares 2.4 ms of
 class PairTrainer(SentenceTransformerTrainer):
     """The host's trainer with AdamW's bias correction as a choice, and with a fast step for batches that are packed.
 
-    A batch of a `PackingCollator` is encoded in one pass without padding; on a GPU, alone, the step is a captured graph.
+    A batch of a `PackingCollator` is encoded without padding, in one pass or in parts; on a GPU, alone, the step is a captured
+    graph, but for one in parts.
     Everything else, resuming, several processes, logging and evaluation, is the host's.
     """
 
@@ -172,7 +173,7 @@ def packing_collator(
     if not stage.train.fast:
         return None
     reason = why_padded(model)
-    part = 0 if stage.loss.kind in ("mse", "triplet") else stage.loss.mini_batch
+    part = stage.loss.mini_batch
     if part and arguments.parallel_mode != ParallelMode.NOT_PARALLEL:
         reason = "loss.mini_batch with several processes"
     if arguments.parallel_mode == ParallelMode.NOT_DISTRIBUTED:
