@@ -372,7 +372,7 @@ def test_combinations_decide_when_one_encoder_has_all_and_the_other_half(tmp_pat
     assert deciding("pfcc-s", write(tmp_path, runs_of(range(12), "minilm"))) is None
     book = write(tmp_path, runs_of((0, 1, 2, 3), "mpnet"))  # the smaller batch alone
     assert deciding("pfcc-s", book) is None and choose_best("pfcc-s", book) is None
-    assert "For `pfcc-s` (more) combinations have been run" in make_page(book)
+    assert "For `pfcc-s` there are runs of combinations that do not decide yet" in make_page(book)
     book = write(tmp_path, runs_of((4, 6), "mpnet", seeds=(1, 2)))  # other tenths are another dev
     assert deciding("pfcc-s", book) is None
     book = write(tmp_path, [*runs_of((4, 6), "mpnet", seeds=range(3, 11)), *runs_of((1,), "bert-base-uncased", seeds=(1,))])

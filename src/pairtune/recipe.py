@@ -165,6 +165,9 @@ class Recipe(Settings):
     stages: tuple[Stage, ...] = (Stage(),)
 
 
+TABLES: dict[str, type[Settings]] = {"loss": LossSettings, "order": OrderSettings, "train": TrainSettings}
+
+
 def recipe_folder() -> Path:
     """The shipped recipes: beside the package when installed, at the root of a checkout."""
     package = Path(__file__).parent
@@ -277,7 +280,6 @@ def _explain_one(error: dict[str, Any], staged: bool) -> str:
 
 
 def _known_keys(where: list[str]) -> list[str]:
-    tables: dict[str, type[Settings]] = {"loss": LossSettings, "order": OrderSettings, "train": TrainSettings}
-    if where and where[0] in tables:
-        return list(tables[where[0]].model_fields)
-    return [key for key in Recipe.model_fields if key != "stages"] + ["stages", *tables]
+    if where and where[0] in TABLES:
+        return list(TABLES[where[0]].model_fields)
+    return [key for key in Recipe.model_fields if key != "stages"] + ["stages", *TABLES]

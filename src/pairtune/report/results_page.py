@@ -72,7 +72,7 @@ before were known (docs/experiments.md)."""
 DEV_FILLED = """The questions of Antique's dev are filled up to 33 answers, as many as test has, with answers to others
 (`dev_candidates`)."""
 
-STILL = """For {tasks} (more) combinations have been run, not yet enough of them with both encoders: those do not decide."""
+STILL = """For {tasks} there are runs of combinations that do not decide yet: one of the two encoders has too few of them."""
 
 NAMES = {"minilm": "all-MiniLM-L6-v2 (`minilm`, 22.7 M parameters)", "mpnet": "all-mpnet-base-v2 (`mpnet`, of BERT-base's size)"}
 

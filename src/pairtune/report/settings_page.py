@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
-from pairtune.recipe import LossSettings, OrderSettings, Recipe, Settings, TrainSettings
+from pairtune.recipe import TABLES, Recipe, Settings
 from pairtune.report.grid import Grid
 
 INTRO = """# Settings of a recipe
@@ -47,7 +47,6 @@ loss.kind = "bsc"
 train.rate = 1e-5
 ```"""
 
-TABLES: dict[str, type[Settings]] = {"The recipe": Recipe, "loss": LossSettings, "order": OrderSettings, "train": TrainSettings}
 SIGNS = {Gt: ("gt", "above"), Ge: ("ge", "from"), Le: ("le", "to"), Lt: ("lt", "to below")}
 
 
@@ -62,22 +61,21 @@ def make_settings_page() -> str:
 def setting_grids() -> list[Grid]:
     """A table for each part of a recipe."""
     grids = []
-    for title, model in TABLES.items():
-        head = "" if model is Recipe else f"{title}."
+    parts: dict[str, type[Settings]] = {"": Recipe, **TABLES}
+    for part, model in parts.items():
         rows = [
-            (f"`{head}{name}`", describe_default(field), describe_values(field), field.description or "")
+            (f"`{part}{'.' if part else ''}{name}`", describe_default(field), describe_values(field), field.description or "")
             for name, field in model.model_fields.items()
             if name != "stages"
         ]
-        shown = title if model is Recipe else f"`{title}`"
-        grids.append(Grid(shown, ("setting", "unless told", "values", "what it is"), tuple(rows)))
+        grids.append(Grid(f"`{part}`" if part else "The recipe", ("setting", "unless told", "values", "what it is"), tuple(rows)))
     return grids
 
 
 def describe_default(field: FieldInfo) -> str:
     """As TOML has it; a dash where there is none.
 
-    >>> describe_default(TrainSettings.model_fields["fast"]), describe_default(OrderSettings.model_fields["margin"])
+    >>> describe_default(TABLES["train"].model_fields["fast"]), describe_default(TABLES["order"].model_fields["margin"])
     ('`true`', '–')
     """
     if field.is_required() or field.default is None:
@@ -89,7 +87,7 @@ def describe_default(field: FieldInfo) -> str:
 def describe_values(field: FieldInfo) -> str:
     """The words that a setting takes, or the kind and the range of its numbers.
 
-    >>> describe_values(LossSettings.model_fields["mix"]), describe_values(LossSettings.model_fields["reduction"])
+    >>> describe_values(TABLES["loss"].model_fields["mix"]), describe_values(TABLES["loss"].model_fields["reduction"])
     ('a number from 0 to 1', '`sum`, `mean`')
     """
     kind: Any = field.annotation
