@@ -363,7 +363,7 @@ def test_combinations_that_an_encoder_lacks_tilt_nothing():
 
 
 def test_combinations_decide_when_one_encoder_has_all_and_the_other_half(tmp_path):
-    (design,) = COMBINED["pfcc-s"]
+    design = COMBINED["pfcc-s"][0]
 
     def runs_of(places, encoder, seeds=range(1, 11)):
         chosen = [design.candidates[place] for place in places]

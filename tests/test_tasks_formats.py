@@ -158,6 +158,14 @@ def test_pfcc_folds_white_space_and_searches_every_claim_once(tmp_path):
     assert len(set(task.test.query)) == 20 and (task.kind, task.metrics) == ("retrieval", ("HP@1", "HP@5", "HP@50"))
 
 
+def test_pfcc_pairs_every_title_with_its_claim_once(tmp_path):
+    files = pfcc_files()
+    files["verified-claims.tsv"] += "another  title\tclaim 3\n\tclaim 4\n"
+    titles = load_task("pfcc-s", write(tmp_path / "pfcc_s", files)).split("titles")
+    assert len(titles) == 871 and (titles.left[-1], titles.right[-1]) == ("another title", "claim 3")
+    assert "" not in titles.left and len(titles.corpus) == 870
+
+
 def test_pfcc_dev_is_a_tenth_that_shares_neither_tweet_nor_claim_with_train(tmp_path):
     task = load_task("pfcc-s", write(tmp_path / "pfcc_s", pfcc_files()))
     assert (len(task.train), len(task.dev)) == (720, 80)

@@ -116,6 +116,8 @@ def test_pfcc_searches_199_tweets_among_10369_claims(real_data):
     assert set(task.train.right) | set(task.dev.right) | set(task.test.right) <= set(task.test.corpus)
     assert not set(task.train.right) & set(task.dev.right) and not set(task.train.left) & set(task.dev.left)
     assert len(task.train) + len(task.dev) == 800
+    titles = task.extra["titles"]
+    assert len(titles) == 10375 and set(titles.right) == set(titles.corpus) == set(task.test.corpus) and all(titles.left)
 
 
 def test_status_counts_the_rows_of_what_is_there(real_data):

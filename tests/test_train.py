@@ -294,6 +294,7 @@ def test_a_training_file_is_mapped_not_loaded(tmp_path, small_task):
         ({"columns": ["q", "a", "y"], "positives_only": True}, "is trained on as it stands"),
         ({"columns": ["q", "a", "y"], "labels": "graded"}, "is trained on as it stands"),
         ({"columns": ["q", "a", "y"], "candidates": 9}, "is trained on as it stands"),
+        ({"columns": ["q", "a", "y"], "splits": "train+more"}, "is trained on as it stands"),
         ({"columns": ["q", "a", "y"], "file": "none.parquet"}, "cannot be read as Parquet"),
     ],
 )

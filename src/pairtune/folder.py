@@ -112,7 +112,8 @@ def ask_for(recipe: Recipe, seed: int, task: Task) -> dict[str, Any]:
     """What tells a run from others: a resumed one must ask for the same."""
     files = {stage.train.file: fingerprint_file(Path(stage.train.file)) for stage in recipe.stages if stage.train.file}
     settings = recipe.model_dump(mode="json", exclude={"seeds"})
-    return {"seed": seed, "data": task.fingerprint(), "files": files, "recipe": settings}
+    others = {name for stage in recipe.stages for name in stage.train.splits.split("+")} - {"train"}
+    return {"seed": seed, "data": task.fingerprint(sorted(others)), "files": files, "recipe": settings}
 
 
 def fingerprint_file(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from pairtune.pairs import PairSet, Task
 from pairtune.recipe import Stage
 from pairtune.tasks.fill import check_filling, fill_queries
 from pairtune.tasks.negatives import logarithmic_negatives, triplets
+from pairtune.tasks.rotate import join
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -44,11 +46,12 @@ def dataset_of_file(stage: Stage) -> Dataset:
 
     path, names = stage.train.file, stage.train.columns
     train = stage.train
-    changed = train.positives_only or train.pairs or train.candidates or {train.negatives, train.labels} != {"given"}
+    given = {train.negatives, train.labels} == {"given"} and train.splits == "train"
+    changed = train.positives_only or train.pairs or train.candidates or not given
     if stage.loss.kind == "triplet" or changed:
         raise UserError(
-            f"train.file {path} is trained on as it stands: no triplets, positives_only, negatives, candidates, labels or pairs "
-            f"with it"
+            f"train.file {path} is trained on as it stands: no triplets, positives_only, negatives, candidates, labels, "
+            f"splits or pairs with it"
         )
     try:
         found = pq.read_schema(path).names
@@ -72,6 +75,11 @@ def check_candidates(task: Task, stage: Stage) -> None:
     train = stage.train
     if not train.candidates:
         return
+    if train.splits != "train":
+        raise UserError(
+            f'train.candidates = {train.candidates} fills the queries of train, and train.splits = "{train.splits}" trains on '
+            f"others: set one of the two"
+        )
     against = {"positives_only = true": train.positives_only, 'negatives = "logarithmic"': train.negatives == "logarithmic"}
     if others := [name for name, given in against.items() if given]:
         raise UserError(
@@ -81,9 +89,23 @@ def check_candidates(task: Task, stage: Stage) -> None:
     check_filling(task, task.train, train.candidates, "train.candidates")
 
 
+def take_splits(task: Task, names: str) -> PairSet:
+    """The pairs of these splits, in their order; of extra ones without those whose left text dev or test has as well."""
+    taken: list[PairSet] = []
+    held_out = {*task.dev.left, *task.test.left}
+    for name in names.split("+"):
+        if name in ("dev", "test"):
+            others = ", ".join(["train", *task.extra])
+            instead = ': dev = "joined" is there for it' if name == "dev" else ""
+            raise UserError(f'train.splits = "{names}": {name} is what models are judged by{instead}; known: {others}')
+        pairs = task.split(name)
+        taken.append(pairs if name == "train" else pairs.take([text not in held_out for text in pairs.left]))
+    return reduce(join, taken)
+
+
 def training_pairs(model: SentenceTransformer, task: Task, stage: Stage, rng: np.random.Generator) -> PairSet:
     """The task's training pairs, with what the recipe adds to them or leaves out."""
-    pairs = task.train
+    pairs = take_splits(task, stage.train.splits)
     if stage.train.candidates:
         pairs = fill_queries(pairs, stage.train.candidates)
     if stage.train.labels == "graded":

@@ -107,10 +107,13 @@ class Task:
     source: str = ""
     extra: dict[str, PairSet] = field(default_factory=dict)
 
-    def fingerprint(self) -> str:
-        """The same for the same pairs, labels and split: its name, how many pairs, and a hash of them."""
+    def fingerprint(self, others: Sequence[str] = ()) -> str:
+        """The same for the same pairs, labels and split: its name, how many pairs, and a hash of them.
+
+        others: splits that count as well, beside train, dev and test.
+        """
         digest = hashlib.sha256()
-        splits = (self.train, self.dev, self.test)
+        splits = (self.train, self.dev, self.test, *map(self.split, others))
         for pairs in splits:
             for column in (pairs.left, pairs.right, pairs.corpus or ()):
                 digest.update("\0".join(column).encode("utf-8", "surrogatepass") + b"\1")

@@ -107,6 +107,12 @@ class TrainSettings(Settings):
     pairs: int = Field(
         0, ge=0, description="train on so many pairs, drawn by seed after all else that adds or leaves out some; 0: all"
     )
+    splits: str = Field(
+        "train",
+        pattern=r"^[\w.-]+(\+[\w.-]+)*$",
+        description="the task's splits that are trained on, with a + between them: `train+titles`. Extra ones (`pairtune tasks` "
+        "says which there are) go in without the pairs whose left text is in dev or test",
+    )
     file: str = Field(
         "", description="a Parquet file to train on instead, read as it is needed (`order.by = original`: in its order)"
     )

@@ -53,7 +53,9 @@ def tasks(as_json: JsonFlag = False) -> None:
     table = Table("task", "kind", "metric", "train", "dev", "test", "status")
     for name, status in found.items():
         rows = [f"{status.rows[split]:,}" if status.found else "–" for split in ("train", "dev", "test")]
-        table.add_row(name, TASKS[name].kind, TASKS[name].metric, *rows, status.says)
+        others = [f"{split} {count:,}" for split, count in status.rows.items() if split not in ("train", "dev", "test")]
+        says = f"{status.says}; also: {', '.join(others)}" if others else status.says
+        table.add_row(name, TASKS[name].kind, TASKS[name].metric, *rows, says)
     screen.print(table)
 
 

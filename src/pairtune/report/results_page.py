@@ -111,7 +111,8 @@ def say_best(book: Book) -> str:
 
 
 def _listed(tasks: Sequence[str]) -> str:
-    return " and ".join(f"`{task}`" for task in tasks)
+    *others, last = (f"`{task}`" for task in tasks)
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _is_begun(steps: Sequence[Factorial], book: Book) -> bool:

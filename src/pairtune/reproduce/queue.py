@@ -19,6 +19,7 @@ from pairtune.reproduce.queries import FOLDER, append_queries
 from pairtune.reproduce.worker import Done, Setup, work
 from pairtune.results import append_record, read_records
 
+GRACE = 10  # seconds that an idle process has to end
 TRIES = 2  # a process that is killed from outside is given another chance, once
 
 
@@ -54,10 +55,14 @@ class Queue:
                         self._hand_out(worker)
                 self._listen()
         finally:
-            for worker in self.workers:  # idle, or interrupted: neither has anything to lose
+            for worker in self.workers:
+                worker.channel.close()  # ends one that is idle
+                if worker.job:
+                    worker.process.kill()  # interrupted: what it has is in its checkpoints
+            for worker in self.workers:
+                worker.process.join(GRACE)
                 worker.process.kill()
                 worker.process.join()
-                worker.channel.close()
 
     def _start(self) -> Worker:
         context = get_context("spawn")  # a forked process cannot use CUDA

@@ -283,6 +283,16 @@ COMBINED: dict[
                 ("train.epochs=3", "train.epochs=7"),
             ),
         ),
+        Factorial(  # between the levels of the step before nothing was sure; this one asks what more pairs are worth
+            "cqa-b/combo",
+            ("dev=rotating", "select=average", "loss.mix=0.5"),
+            (
+                ("", "train.splits=train+test2016+train-part2"),
+                ("order.by=uniform", "order.by=examples"),
+                ("train.rate=1e-5", "train.rate=3e-5"),
+                ("train.epochs=3", "train.epochs=7"),
+            ),
+        ),
     ),
     "pfcc-s": (
         Factorial(
@@ -299,6 +309,23 @@ COMBINED: dict[
                 ("train.batch=240", "train.batch=480"),
                 ("train.rate=2e-5", "train.rate=5e-5", "train.rate=1e-4"),
                 ("select=last", "select=average"),
+            ),
+        ),
+        Factorial(
+            "pfcc-s/bsc-row-norm",
+            (
+                "dev=rotating",
+                "select=average",
+                "loss.duplicates=mask",
+                "loss.temperature=0.02",
+                "order.by=uniform",
+                "train.bias_correction=true",
+                "train.batch=480",
+            ),
+            (
+                ("", "train.splits=train+titles"),
+                ("train.rate=2e-5", "train.rate=5e-5"),
+                ("train.epochs=3", "train.epochs=6"),
             ),
         ),
     ),

@@ -27,7 +27,7 @@ def load_pfcc(folder: Path) -> Splits:
     tweets, claims = [fold(tweet) for tweet, _ in records], [fold(claim) for _, claim in records]
     if len(records) <= TRAIN_PAIRS:
         raise UserError(f"{path}: {len(records)} pairs, expected more than {TRAIN_PAIRS}: the first {TRAIN_PAIRS} are train")
-    corpus = _read_corpus(need_file(folder, "verified-claims.tsv"), claims)
+    titles, corpus = _read_corpus(need_file(folder, "verified-claims.tsv"), claims)
     # every pair is a query of its own: the paper's scores are multiples of 1/199, with one tweet twice
     pairs = PairSet.of(tweets, claims, query=[f"tweet {row}" for row in range(1, len(records) + 1)], corpus=corpus)
     dev = in_tenth(connect(tweets[:TRAIN_PAIRS], claims[:TRAIN_PAIRS]))
@@ -39,17 +39,27 @@ def load_pfcc(folder: Path) -> Splits:
             f"tweets that are both in train or dev and in test, with different claims: {len(shared)}, kept as in the paper"
         )
     return Splits(
-        pairs.take(rows[:TRAIN_PAIRS][~dev]), pairs.take(rows[:TRAIN_PAIRS][dev]), pairs.take(rows[TRAIN_PAIRS:]), tuple(notes)
+        pairs.take(rows[:TRAIN_PAIRS][~dev]),
+        pairs.take(rows[:TRAIN_PAIRS][dev]),
+        pairs.take(rows[TRAIN_PAIRS:]),
+        tuple(notes),
+        {"titles": titles},
     )
 
 
-def _read_corpus(path: Path, claims: Sequence[str]) -> tuple[str, ...]:
-    """All verified claims, without repetitions after white space is folded; every paired claim is among them."""
-    corpus = distinct(fold(fact) for _, (fact,) in pick_columns(path, read_delimited(path, quoted=True), ("fact",)))
+def _read_corpus(path: Path, claims: Sequence[str]) -> tuple[PairSet, tuple[str, ...]]:
+    """The articles' titles, each with the claim that it verifies, and all claims; every paired claim is among them.
+
+    White space is folded, and what is then the same stands there once.
+    """
+    records = [fields for _, fields in pick_columns(path, read_delimited(path, quoted=True), ("title", "fact"))]
+    articles = list(dict.fromkeys((fold(title), fold(fact)) for title, fact in records))
+    corpus = distinct(fact for _, fact in articles)
     missing = set(claims) - set(corpus)
     if missing:
         raise UserError(f"{path}: {len(missing)} claims of the pairs are not in it, such as {min(missing)!r}")
-    return corpus
+    titled = [(title, fact) for title, fact in articles if title]
+    return PairSet.of([title for title, _ in titled], [fact for _, fact in titled], corpus=corpus), corpus
 
 
 INFO = TaskInfo(

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pairtune.errors import UserError
+from pairtune.folder import ask_for
+from pairtune.material import take_splits, training_dataset
+from pairtune.pairs import PairSet, Task
+from pairtune.recipe import make_recipe
+from pairtune.train import arrange, run
+from small import small_pairs, small_recipe
+
+
+def make_task(kind="retrieval"):
+    """Three pairs each, and titles of which one is a text of dev, one a text of test."""
+    train, dev, test = (PairSet.of([f"{name} {row}" for row in range(3)], list("xyz")) for name in ("train", "dev", "test"))
+    titles = PairSet.of(["title 0", "dev 1", "title 1", "test 2"], list("xyzx"))
+    return Task("made", kind, train, dev, test, "MRR", ("MRR",), notes=("as it came",), extra={"titles": titles})
+
+
+def ask(**train):
+    return make_recipe({"name": "made/bsc", "task": "made", "train": train})
+
+
+def test_a_stage_trains_on_the_splits_it_names_in_their_order():
+    task = make_task()
+    assert take_splits(task, "train") is task.train
+    assert take_splits(task, "train+titles").left == ("train 0", "train 1", "train 2", "title 0", "title 1")
+    assert take_splits(task, "titles+train").left[:2] == ("title 0", "title 1")
+    assert training_dataset(None, task, ask(splits="titles").stages[0], 1)["right"] == ["x", "z"]
+
+
+def test_no_extra_pair_has_a_left_text_that_dev_or_test_has():
+    rotated = replace(make_task(), dev=PairSet.of(["title 1"], ["z"]))
+    assert take_splits(rotated, "titles").left == ("title 0", "dev 1")
+
+
+def test_pairs_of_extra_splits_keep_label_and_grade():
+    task = make_task("ranking")
+    graded = PairSet.of(["q", "q"], ["good", "bad"], [1, 0], query=["7", "7"], grade=[2, 0])
+    pairs = take_splits(replace(task, extra={"more": graded}), "train+more")
+    assert pairs.label.tolist() == [1, 1, 1, 1, 0] and pairs.grade.tolist() == [1, 1, 1, 2, 0]
+    assert pairs.query.tolist()[-2:] == ["7", "7"]
+
+
+@pytest.mark.parametrize(
+    ("splits", "message"),
+    [
+        ("train+dev", r'dev is what models are judged by: dev = "joined" is there for it; known: train, titles'),
+        ("test", r"test is what models are judged by; known: train, titles"),
+        ("train+tittles", r"task made has no split 'tittles'; known: train, dev, test, titles"),
+    ],
+)
+def test_splits_that_cannot_be_trained_on_are_refused_before_anything_is_written(splits, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        run(ask(splits=splits), 1, out=tmp_path / "run", task=make_task())
+    assert not (tmp_path / "run").exists()
+
+
+def test_filling_goes_with_the_queries_of_train_alone():
+    with pytest.raises(UserError, match=r'train.candidates = 9 fills the queries of train, and train.splits = "train\+titles"'):
+        arrange(make_task("ranking"), ask(splits="train+titles", candidates=9), 1)
+
+
+def test_the_notes_say_what_was_trained_on_beside_train():
+    assert arrange(make_task(), ask(), 1).notes == ("as it came",)
+    assert arrange(make_task(), ask(splits="train+titles"), 1).notes == ("as it came", "train: train+titles, 5 pairs")
+
+
+def test_a_run_goes_on_only_with_the_extra_pairs_that_it_began_with():
+    task = make_task()
+    other = replace(task, extra={"titles": PairSet.of(["another"], ["x"])})
+    assert ask_for(ask(), 1, task) == ask_for(ask(), 1, other)
+    added = ask(splits="train+titles")
+    assert ask_for(added, 1, task)["data"] != ask_for(added, 1, other)["data"] != ask_for(ask(), 1, other)["data"]
+
+
+def test_titles_first_then_the_pairs_themselves(tiny_encoder, tmp_path):
+    splits = [small_pairs(size, seed) for size, seed in ((40, 1), (20, 2), (20, 3), (32, 4))]
+    task = Task("small", "regression", *splits[:3], "Spearman", ("Spearman",), extra={"titles": splits[3]})
+    stages = [{"train": {"splits": "titles", "epochs": 1}}, {"train": {"epochs": 1}}]
+    record = run(small_recipe(tiny_encoder, stages=stages), 1, out=tmp_path / "run", task=task)
+    seen = [epoch.stage for epoch in record.epochs]
+    assert seen == [1, 2] and "train: titles, 32 pairs" in record.notes
+    assert np.isfinite(record.after["test"]["Spearman"])
