@@ -184,6 +184,8 @@ def test_the_longest_runs_come_first_and_none_twice():
     jobs = plan_jobs([*choose_recipes("all"), *choose_recipes("2")], "minilm", [1, 2])
     assert [job.cost for job in jobs] == sorted((job.cost for job in jobs), reverse=True)
     assert len(jobs) == len({job.key for job in jobs}) == 2 * (38 + len(OPEN))
+    few, many = (Job(read_recipe("pfcc-s/best", [f"train.splits={splits}"]), 1) for splits in ("train", "train+titles"))
+    assert many.cost > 5 * few.cost
 
 
 def test_every_row_has_a_recipe_in_both_presets_and_no_recipe_is_forgotten():

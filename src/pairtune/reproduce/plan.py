@@ -66,7 +66,11 @@ class Job:
         many = {"logarithmic": 7.0, "given": 1.0}  # negatives that are sampled come on top of the pairs
         size = EPOCH_COSTS.get(self.recipe.task, 10.0)
         return sum(
-            train.epochs * size * many[train.negatives] * max(1.0, train.candidates / 10)
+            train.epochs
+            * size
+            * sum(SPLIT_COSTS.get(name, 1.0) for name in train.splits.split("+"))
+            * many[train.negatives]
+            * max(1.0, train.candidates / 10)
             for train in (stage.train for stage in self.recipe.stages)
         )
 
@@ -82,6 +86,7 @@ class Job:
 
 # seconds of an epoch, MiniLM, one of ten processes on an H200 (docs/experiments.md)
 EPOCH_COSTS = {"antique": 11.0, "cqa-a": 71.0, "cqa-b": 11.0, "pfcc-s": 5.0, "mrpc": 17.0, "qqp": 20.0, "stsb": 28.0}
+SPLIT_COSTS = {"titles": 10.0, "test2016": 0.4, "train-part2": 0.3}  # of the pairs beside train, in epochs of it
 
 
 def file_name(encoder: str) -> str:
