@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from pairtune.errors import UserError
@@ -49,14 +48,21 @@ def test_pairs_of_extra_splits_keep_label_and_grade():
 @pytest.mark.parametrize(
     ("splits", "message"),
     [
-        ("train+dev", r'dev is what models are judged by: dev = "joined" is there for it; known: train, titles'),
-        ("test", r"test is what models are judged by; known: train, titles"),
-        ("train+tittles", r"task made has no split 'tittles'; known: train, dev, test, titles"),
+        (
+            "train+dev",
+            r'dev is what models are judged by: dev = "joined" is there for it; to train on, there is: train, titles, seen',
+        ),
+        ("test", r'train.splits = "test": test is what models are judged by; to train on, there is: train, titles'),
+        ("train+tittles", r"task made has no split 'tittles'; to train on, there is: train, titles"),
+        ("train+train", r"train is named twice; name each split once"),
+        ("train+seen", r"of seen no pair is left .*: leave it out"),
     ],
 )
 def test_splits_that_cannot_be_trained_on_are_refused_before_anything_is_written(splits, message, tmp_path):
+    seen = PairSet.of(["train 0", "test 0"], ["x", "y"])
+    task = replace(make_task(), extra={**make_task().extra, "seen": seen})
     with pytest.raises(UserError, match=message):
-        run(ask(splits=splits), 1, out=tmp_path / "run", task=make_task())
+        run(ask(splits=splits), 1, out=tmp_path / "run", task=task)
     assert not (tmp_path / "run").exists()
 
 
@@ -67,7 +73,21 @@ def test_filling_goes_with_the_queries_of_train_alone():
 
 def test_the_notes_say_what_was_trained_on_beside_train():
     assert arrange(make_task(), ask(), 1).notes == ("as it came",)
-    assert arrange(make_task(), ask(splits="train+titles"), 1).notes == ("as it came", "train: train+titles, 5 pairs")
+    assert arrange(make_task(), ask(splits="train+titles"), 1).notes == (
+        "as it came",
+        "train: train+titles, 5 pairs; 2 left out that are there already, or whose left text is held out",
+    )
+
+
+def test_a_pair_that_is_there_already_does_not_come_twice():
+    again = PairSet.of(["train 1", "train 1", "new"], ["y", "other", "y"])
+    pairs = take_splits(replace(make_task(), extra={"again": again}), "train+again")
+    assert list(zip(pairs.left, pairs.right, strict=True))[3:] == [("train 1", "other"), ("new", "y")]
+
+
+def test_splits_that_are_no_line_of_names_are_explained():
+    with pytest.raises(UserError, match=r"train.splits is 'train, titles'; name the task's splits with a \+ between them"):
+        ask(splits="train, titles")
 
 
 def test_a_run_goes_on_only_with_the_extra_pairs_that_it_began_with():
@@ -82,7 +102,9 @@ def test_titles_first_then_the_pairs_themselves(tiny_encoder, tmp_path):
     splits = [small_pairs(size, seed) for size, seed in ((40, 1), (20, 2), (20, 3), (32, 4))]
     task = Task("small", "regression", *splits[:3], "Spearman", ("Spearman",), extra={"titles": splits[3]})
     stages = [{"train": {"splits": "titles", "epochs": 1}}, {"train": {"epochs": 1}}]
-    record = run(small_recipe(tiny_encoder, stages=stages), 1, out=tmp_path / "run", task=task)
-    seen = [epoch.stage for epoch in record.epochs]
-    assert seen == [1, 2] and "train: titles, 32 pairs" in record.notes
-    assert np.isfinite(record.after["test"]["Spearman"])
+    recipe = small_recipe(tiny_encoder, stages=stages)
+    record = run(recipe, 1, out=tmp_path / "run", task=task)
+    assert record.notes[-1].startswith("train: titles, 32 pairs; 0 left out")
+    assert round(record.pairs_per_second * record.seconds) == 32 + 40
+    with pytest.raises(UserError, match=r"other settings \(data"):
+        run(recipe, 1, out=tmp_path / "run", task=replace(task, extra={"titles": small_pairs(32, 5)}), resume=True)

@@ -55,9 +55,9 @@ def command(work, encoder, what, *more):
     return [sys.executable, "-m", "pairtune", "reproduce", what, *options]
 
 
-def start(work, words):
+def start(work, words, **how):
     environment = {**os.environ, "PAIRTUNE_DATA": str(work / "data"), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(words, cwd=work, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(words, cwd=work, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
 
 
 def finish(work, words):
@@ -106,6 +106,19 @@ def test_a_queue_that_is_killed_goes_on_and_records_every_run_once(work, tiny_en
     assert counted == {(name, 1): 1 for name in TABLES["1"]}
     assert records(work)[: len(before)] == before
     check_what_is_left(work)
+
+
+@pytest.mark.parametrize("seconds", [0.3, 8])
+def test_ctrl_c_ends_workers_that_begin_and_workers_that_train_without_a_traceback(work, tiny_encoder, seconds):
+    words = command(work, tiny_encoder, "1", *QUICK)
+    process = start(work, words, start_new_session=True)
+    wait_for(lambda: len(children(process.pid)) > 1)  # Python's resource tracker, then the workers
+    time.sleep(seconds)
+    workers = children(process.pid)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, error = process.communicate(timeout=30)
+    assert process.returncode == 130 and "Traceback" not in error, error
+    wait_for(lambda: not any(map(alive, workers)), seconds=20)
 
 
 def check_what_is_left(work):

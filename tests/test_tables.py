@@ -377,6 +377,10 @@ def test_combinations_decide_when_one_encoder_has_all_and_the_other_half(tmp_pat
     assert deciding("pfcc-s", book) is None
     book = write(tmp_path, [*runs_of((4, 6), "mpnet", seeds=range(3, 11)), *runs_of((1,), "bert-base-uncased", seeds=(1,))])
     assert deciding("pfcc-s", book) == design and "By settings, not by candidates: `pfcc-s`" in make_page(book)
+    assert "that do not decide yet" not in make_page(book)  # though the next step has some of these
+    fresh = COMBINED["pfcc-s"][1].candidate((1, 0, 0))
+    book = write(tmp_path, [make_run(fresh.base, 1, 0.5, 0.5, "minilm", fresh.changes)])
+    assert deciding("pfcc-s", book) == design and "For `pfcc-s` there are runs of combinations that do not" in make_page(book)
 
 
 def test_candidates_without_a_common_seed_are_not_compared(tmp_path):

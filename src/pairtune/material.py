@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -90,17 +91,47 @@ def check_candidates(task: Task, stage: Stage) -> None:
 
 
 def take_splits(task: Task, names: str) -> PairSet:
-    """The pairs of these splits, in their order; of extra ones without those whose left text dev or test has as well."""
-    taken: list[PairSet] = []
+    """The pairs of these splits, in their order.
+
+    Of extra ones without those whose left text dev or test has as well, and those that are there already.
+    """
+    setting, known = f'train.splits = "{names}"', ", ".join(["train", *task.extra])
     held_out = {*task.dev.left, *task.test.left}
+    taken: dict[str, PairSet] = {}
     for name in names.split("+"):
         if name in ("dev", "test"):
-            others = ", ".join(["train", *task.extra])
             instead = ': dev = "joined" is there for it' if name == "dev" else ""
-            raise UserError(f'train.splits = "{names}": {name} is what models are judged by{instead}; known: {others}')
+            raise UserError(f"{setting}: {name} is what models are judged by{instead}; to train on, there is: {known}")
+        if name in taken:
+            raise UserError(f"{setting}: {name} is named twice; name each split once")
+        if name != "train" and name not in task.extra:
+            raise UserError(f"{setting}: task {task.name} has no split {name!r}; to train on, there is: {known}")
         pairs = task.split(name)
-        taken.append(pairs if name == "train" else pairs.take([text not in held_out for text in pairs.left]))
-    return reduce(join, taken)
+        if name != "train":
+            there = {pair for other in taken.values() for pair in zip(other.left, other.right, strict=True)}
+            fresh = [
+                left not in held_out and (left, right) not in there for left, right in zip(pairs.left, pairs.right, strict=True)
+            ]
+            pairs = pairs.take(fresh)
+        if not len(pairs):
+            raise UserError(
+                f"{setting}: of {name} no pair is left without those that are there already, and those whose left text dev or "
+                f"test has: leave it out"
+            )
+        taken[name] = pairs
+    return reduce(join, taken.values())
+
+
+def note_splits(task: Task, stages: Sequence[Stage]) -> list[str]:
+    """For each choice of splits other than train alone, how many pairs it gives, and how many stayed out."""
+    notes = []
+    for names in dict.fromkeys(stage.train.splits for stage in stages if stage.train.splits != "train"):
+        count = len(take_splits(task, names))
+        left_out = sum(len(task.split(name)) for name in names.split("+")) - count
+        notes.append(
+            f"train: {names}, {count:,} pairs; {left_out:,} left out that are there already, or whose left text is held out"
+        )
+    return notes
 
 
 def training_pairs(model: SentenceTransformer, task: Task, stage: Stage, rng: np.random.Generator) -> PairSet:

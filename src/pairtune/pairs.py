@@ -110,10 +110,10 @@ class Task:
     def fingerprint(self, others: Sequence[str] = ()) -> str:
         """The same for the same pairs, labels and split: its name, how many pairs, and a hash of them.
 
-        others: splits that count as well, beside train, dev and test.
+        others: extra splits that count as well.
         """
         digest = hashlib.sha256()
-        splits = (self.train, self.dev, self.test, *map(self.split, others))
+        splits = (self.train, self.dev, self.test, *(self.extra[name] for name in others if name in self.extra))
         for pairs in splits:
             for column in (pairs.left, pairs.right, pairs.corpus or ()):
                 digest.update("\0".join(column).encode("utf-8", "surrogatepass") + b"\1")

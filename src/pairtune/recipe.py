@@ -265,6 +265,7 @@ def lay_over(base: Mapping[str, Any], upper: Mapping[str, Any]) -> Table:
 HINTS = {
     "loss.temperature": "the softmax divides by it: give a value above 0 (0.05 is usual)",
     "loss.mix": "μ weighs the two losses: give a value from 0 (pointwise only) to 1 (BSC only)",
+    "train.splits": "name the task's splits with a + between them, such as train+titles (`pairtune tasks` lists them)",
 }
 
 

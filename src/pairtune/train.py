@@ -18,7 +18,7 @@ import numpy as np
 from pairtune import __version__
 from pairtune.errors import UserError
 from pairtune.folder import RunFolder, ask_for, write_whole
-from pairtune.material import check_candidates, take_splits, training_dataset
+from pairtune.material import check_candidates, note_splits, training_dataset
 from pairtune.pairs import Task
 from pairtune.progress import say
 from pairtune.recipe import Recipe, Stage
@@ -26,7 +26,6 @@ from pairtune.results import Epoch, Run
 from pairtune.select import best_index, kept_run
 from pairtune.tasks import load_task
 from pairtune.tasks.fill import fill_dev
-from pairtune.tasks.info import distinct
 from pairtune.tasks.rotate import join_dev, rotate_dev
 
 if TYPE_CHECKING:
@@ -109,9 +108,7 @@ def arrange(task: Task, recipe: Recipe, seed: int) -> Task:
         task = fill_dev(task, recipe.dev_candidates)
     for stage in recipe.stages:
         check_candidates(task, stage)
-    others = distinct(stage.train.splits for stage in recipe.stages if stage.train.splits != "train")
-    notes = (f"train: {names}, {len(take_splits(task, names)):,} pairs" for names in others)
-    return replace(task, notes=(*task.notes, *notes))
+    return replace(task, notes=(*task.notes, *note_splits(task, recipe.stages)))
 
 
 def run_seeds(recipe: Recipe, seeds: Sequence[int], *, out: Path, **options: Any) -> list[Run]:

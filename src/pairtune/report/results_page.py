@@ -22,7 +22,7 @@ from pairtune.report.verdicts import (
     lost,
 )
 from pairtune.reproduce.plan import TABLES, file_name
-from pairtune.reproduce.search import COMBINED, DECIDE, SECOND, Factorial
+from pairtune.reproduce.search import COMBINED, DECIDE, SECOND
 from pairtune.results import Run
 
 INTRO = """# Results
@@ -72,7 +72,8 @@ before were known (docs/experiments.md)."""
 DEV_FILLED = """The questions of Antique's dev are filled up to 33 answers, as many as test has, with answers to others
 (`dev_candidates`)."""
 
-STILL = """For {tasks} there are runs of combinations that do not decide yet: one of the two encoders has too few of them."""
+STILL = """For {tasks} there are runs of combinations that do not decide yet: one of {encoders} has to have all of them, and the
+other half."""
 
 NAMES = {"minilm": "all-MiniLM-L6-v2 (`minilm`, 22.7 M parameters)", "mpnet": "all-mpnet-base-v2 (`mpnet`, of BERT-base's size)"}
 
@@ -99,25 +100,29 @@ def make_page(book: Book) -> str:
 def say_best(book: Book) -> str:
     """How the best recipes were chosen, and where those that were chosen by their settings stand by themselves."""
     chosen = [task for task in COMBINED if deciding(task, book)]
-    waiting = [task for task, steps in COMBINED.items() if deciding(task, book) != steps[-1] and _is_begun(steps, book)]
+    waiting = [task for task in COMBINED if _is_under_way(task, book)]
     places = "; ".join(_places(task, book) for task in chosen)
     parts = [
         BY_SETTINGS.format(tasks=_listed(chosen), encoders=_listed(DECIDE), places=places) if chosen else "",
         DEV_FILLED if "antique" in chosen else "",
-        STILL.format(tasks=_listed(waiting)) if waiting else "",
+        STILL.format(tasks=_listed(waiting), encoders=_listed(DECIDE)) if waiting else "",
     ]
     second = _listed([task for task in SECOND if task not in chosen])
     return BEST_SAYS.format(second=second, combined="\n\n".join(filter(None, parts)))
 
 
 def _listed(tasks: Sequence[str]) -> str:
-    *others, last = (f"`{task}`" for task in tasks)
-    return f"{', '.join(others)} and {last}" if others else last
+    named = [f"`{task}`" for task in tasks]
+    return " and ".join(filter(None, (", ".join(named[:-1]), *named[-1:])))
 
 
-def _is_begun(steps: Sequence[Factorial], book: Book) -> bool:
-    """Whether there are runs of combinations."""
-    recipes = [candidate.recipe() for design in steps for candidate in design.candidates]
+def _is_under_way(task: str, book: Book) -> bool:
+    """Whether there are runs of a step after the one that decides; those that it shares with earlier ones do not count."""
+    steps = COMBINED[task]
+    decided = deciding(task, book)
+    after = steps.index(decided) + 1 if decided else 0
+    known = {candidate.settings for design in steps[:after] for candidate in design.candidates}
+    recipes = [one.recipe() for design in steps[after:] for one in design.candidates if one.settings not in known]
     return any(len(book.find(recipe, encoder)) for recipe in recipes for encoder in DECIDE)
 
 

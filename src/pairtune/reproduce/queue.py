@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -19,7 +21,7 @@ from pairtune.reproduce.queries import FOLDER, append_queries
 from pairtune.reproduce.worker import Done, Setup, work
 from pairtune.results import append_record, read_records
 
-GRACE = 10  # seconds that an idle process has to end
+GRACE = 10  # seconds that idle processes have to end
 TRIES = 2  # a process that is killed from outside is given another chance, once
 
 
@@ -55,20 +57,26 @@ class Queue:
                         self._hand_out(worker)
                 self._listen()
         finally:
-            for worker in self.workers:
-                worker.channel.close()  # ends one that is idle
-                if worker.job:
-                    worker.process.kill()  # interrupted: what it has is in its checkpoints
-            for worker in self.workers:
-                worker.process.join(GRACE)
+            self._end()
+
+    def _end(self) -> None:
+        """Kill who is at something, which is then in its checkpoints; the others end by themselves when nobody speaks to them."""
+        for worker in self.workers:
+            if worker.job:
                 worker.process.kill()
-                worker.process.join()
+            worker.channel.close()
+        latest = time.monotonic() + GRACE
+        for worker in self.workers:
+            worker.process.join(max(0.0, latest - time.monotonic()))
+            worker.process.kill()
+            worker.process.join()
 
     def _start(self) -> Worker:
         context = get_context("spawn")  # a forked process cannot use CUDA
         ours, theirs = context.Pipe()
         process = context.Process(target=work, args=(theirs, self.setup), daemon=True)
-        process.start()
+        with _deaf():
+            process.start()
         theirs.close()
         return Worker(process, ours)
 
@@ -146,6 +154,20 @@ def reproduce(
         with board:
             queue.run(workers)
         return queue.problems
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """A process that begins here does not hear Ctrl-C, which reaches all of them; it is ours to act on."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # Python's own helper, which would let the signal through again when it begins
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -30,6 +30,11 @@ class Candidate:
         """
         return "+".join([self.base, *map(_short, self.changes)])
 
+    @property
+    def settings(self) -> tuple[str, frozenset[str]]:
+        """The same for candidates that differ in the order of their changes alone."""
+        return self.base, frozenset(self.changes)
+
     def recipe(self, overrides: Sequence[str] = ()) -> Recipe:
         """The recipe that is trained; one without changes is the row of the table itself."""
         return read_recipe(self.base, [*self.changes, f'name="{self.name}"', *overrides])
@@ -251,7 +256,7 @@ SECOND: dict[str, tuple[Candidate, ...]] = {
 DECIDE = ("minilm", "mpnet")  # the encoders whose runs of combinations count, both of them
 COMBINED: dict[
     str, tuple[Factorial, ...]
-] = {  # one after the other: a step leaves out what the one before it has shown to be worse
+] = {  # one after the other: a step keeps the better level of what it no longer asks about
     "antique": (
         Factorial(
             "antique/mse",
@@ -344,4 +349,8 @@ def rounds(task: str) -> dict[str, tuple[Candidate, ...]]:
 
 def all_candidates(task: str) -> list[Candidate]:
     """Those of all rounds, none twice."""
-    return list(dict.fromkeys(candidate for candidates in rounds(task).values() for candidate in candidates))
+    found: dict[tuple[str, frozenset[str]], Candidate] = {}
+    for candidates in rounds(task).values():
+        for candidate in candidates:
+            found.setdefault(candidate.settings, candidate)
+    return list(found.values())

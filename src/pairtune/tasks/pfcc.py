@@ -58,7 +58,7 @@ def _read_corpus(path: Path, claims: Sequence[str]) -> tuple[PairSet, tuple[str,
     missing = set(claims) - set(corpus)
     if missing:
         raise UserError(f"{path}: {len(missing)} claims of the pairs are not in it, such as {min(missing)!r}")
-    titled = [(title, fact) for title, fact in articles if title]
+    titled = [(title, fact) for title, fact in articles if title and fact]
     return PairSet.of([title for title, _ in titled], [fact for _, fact in titled], corpus=corpus), corpus
 
 

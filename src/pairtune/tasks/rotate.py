@@ -56,7 +56,7 @@ def join(first: PairSet, second: PairSet) -> PairSet:
         np.concatenate([first.label, second.label]),
         query=np.concatenate([first.query, second.query]),
         grade=np.concatenate([first.grade, second.grade]),
-        corpus=None if first.corpus is None else distinct((*first.corpus, *(second.corpus or ()))),
+        corpus=distinct((*(first.corpus or ()), *(second.corpus or ()))) or None,
     )
 
 
