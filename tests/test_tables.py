@@ -35,9 +35,10 @@ from pairtune.report.verdicts import (
     some_lose_a_tenth,
     which_is_better,
 )
+from pairtune.reproduce.candidates import Factorial
 from pairtune.reproduce.plan import TABLES, record_key, settings_key
 from pairtune.reproduce.queries import append_queries
-from pairtune.reproduce.search import COMBINED, DECIDE, SEARCH, SECOND, Factorial, all_candidates
+from pairtune.reproduce.search import COMBINED, DECIDE, SEARCH, SECOND, all_candidates
 from pairtune.results import Epoch, Run, append_record
 from pairtune.tasks import TASKS
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from pairtune.recipe import Recipe
 from pairtune.report.book import Book, Sample
-from pairtune.reproduce.search import COMBINED, DECIDE, SEARCH, SECOND, Candidate, Factorial
+from pairtune.reproduce.candidates import Candidate, Factorial
+from pairtune.reproduce.search import COMBINED, DECIDE, SEARCH, SECOND
 from pairtune.tasks import TASKS
 from pairtune.tasks.rotate import PARTS
 
