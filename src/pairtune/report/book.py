@@ -34,17 +34,17 @@ class Sample:
         return len(self.runs)
 
     def scores(self, metric: Metric) -> list[float]:
-        """One per seed."""
-        return [run.after[metric[1]][metric[0]] for run in self.runs]
+        """One per seed; none of records that are left without their scores on a split, because it was another one then."""
+        return [run.after[metric[1]][metric[0]] for run in self.runs if metric[1] in run.after]
 
     def mean(self, metric: Metric) -> float:
-        """The mean over seeds."""
+        """The mean over seeds, where there are scores."""
         return float(np.mean(self.scores(metric)))
 
     def best_on_dev(self, metric: Metric) -> float | None:
         """The score of the seed that is best on dev, as the paper reports it; None without runs, or where dev was trained on."""
         held_out = self.runs and self.runs[0].dev_held_out
-        return self.scores(metric)[kept_run(self.runs)] if held_out else None
+        return self.runs[kept_run(self.runs)].after.get(metric[1], {}).get(metric[0]) if held_out else None
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ class Book:
 
 
 def compare(one: Sample, other: Sample, metric: Metric) -> Difference | None:
-    """How much higher `one` is; None where one of them has no run.
+    """How much higher `one` is; None where one of them has no score.
 
     With scores per query of both, queries (the same for both) and seeds are drawn again and again; else the interval is
     Welch's, over seeds alone.
     """
-    if not len(one) or not len(other):
+    if not one.scores(metric) or not other.scores(metric):
         return None
     mean = one.mean(metric) - other.mean(metric)
     relative = mean / other.mean(metric) if other.mean(metric) else 0.0

@@ -92,7 +92,7 @@ def _as_it_comes(
     cells = ["the encoder as it comes", "–", "–"]
     for encoder in encoders:
         runs = [run for recipe in recipes for run in book.find(recipe, encoder).runs]
-        before = runs[0].before[metric[1]][metric[0]] if runs else None
+        before = next((run.before[metric[1]][metric[0]] for run in runs if metric[1] in run.before), None)
         cells += [figure(before), "–", "–", "–", *(["–"] if ordered else [])]
     return tuple(cells)
 
@@ -115,8 +115,8 @@ def search_grid(task: str, title: str, book: Book, encoder: str) -> Grid:
     metric = TASKS[task].metric
     rows = []
     for place, (candidate, sample) in enumerate(rank_candidates(task, book, encoder, rounds(task)[title])):
-        dev, test = ((metric, split) for split in ("dev", "test"))
-        scores = (figure(sample.mean(dev)), figure(sample.mean(test))) if len(sample) else ("–", "–")
+        of = ((metric, split) for split in ("dev", "test"))
+        scores = (figure(sample.mean(one) if sample.scores(one) else None) for one in of)
         rows.append((str(place + 1) if len(sample) else "–", f"`{candidate.name}`", *scores, str(len(sample))))
     return Grid(
         f"{title}, `{task}`, {file_name(encoder)}", ("place", "recipe", f"{metric}, dev", f"{metric}, test", "n"), tuple(rows)
@@ -163,7 +163,8 @@ def best_row(recipe: Recipe, metric: Metric, book: Book, encoder: str) -> tuple[
     row = make_row(BEST, recipe, metric, sample, encoder)
     chosen = book.find(as_chosen(recipe), encoder)
     score, dev = with_spread(row.mean, row.std, row.n), figure(chosen.mean((name, "dev")) if len(chosen) else None)
-    before = mode(run.before[split][name] for run in sample.runs) if len(sample) else None  # devices differ
+    known = [run.before[split][name] for run in sample.runs if split in run.before]
+    before = mode(known) if known else None  # devices differ
     dev, test = (dev, score) if split == "test" else (score, "–")
     floor = FLOOR[recipe.task, name].get(encoder)
     cleared = f"{floor} {_clears(floor, row.mean)}" if floor and row.mean is not None else floor or "–"

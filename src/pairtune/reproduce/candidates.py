@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -60,5 +61,10 @@ class Factorial:
 
 
 def _short(change: str) -> str:
+    """What a name has of a change.
+
+    >>> _short("loss.mix=0.5"), _short('stages=[{train={splits="titles",epochs=1}},{}]')
+    ('mix-0.5', 'stages-train-splits-titles-epochs-1')
+    """
     key, _, value = change.partition("=")
-    return f"{key.rpartition('.')[2]}-{value}"
+    return re.sub(r"[^\w.+-]+", "-", f"{key.rpartition('.')[2]}={value}").strip("-")

@@ -132,8 +132,9 @@ class Queue:
 
 
 def missing_jobs(jobs: Iterable[Job], results: Path) -> list[Job]:
-    """The runs that have no record yet: none of the same settings, encoder and seed, whatever its name."""
-    done = {record_key(run) for run in read_records(results)} if any(results.glob("*.jsonl")) else set()
+    """The runs that have no record with scores on test: none of the same settings, encoder and seed, whatever its name."""
+    records = read_records(results) if any(results.glob("*.jsonl")) else []
+    done = {record_key(run) for run in records if "test" in run.after}
     return [job for job in jobs if job.key not in done]
 
 

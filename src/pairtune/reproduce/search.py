@@ -274,6 +274,23 @@ COMBINED: dict[
                 ("train.epochs=3", "train.epochs=6"),
             ),
         ),
+        Factorial(  # mixed with tweets, the titles, fourteen times as many, drown them; this one has the titles alone, before
+            "pfcc-s/bsc-row-norm",
+            (
+                "dev=rotating",
+                "select=average",
+                "loss.duplicates=mask",
+                "loss.temperature=0.02",
+                "order.by=uniform",
+                "train.bias_correction=true",
+                "train.batch=480",
+            ),
+            (
+                ("train.rate=2e-5", "train.rate=5e-5"),
+                ("train.epochs=3", "train.epochs=6"),
+                ("", 'stages=[{train={splits="titles",epochs=1,batch=128,rate=2e-5}},{}]'),  # last: what is before it is for both
+            ),
+        ),
     ),
 }
 

@@ -32,6 +32,7 @@ B_GOLD = "SemEval2017-Task3-CQA-QL-test.xml.subtaskB.relevancy"
 
 COMMENTS = {"Good": 2, "PotentiallyUseful": 1, "Bad": 0}  # subtask A, where only the first is positive
 QUESTIONS = {"PerfectMatch": 1, "Relevant": 1, "Irrelevant": 0}  # subtask B, whose TSV files do not tell the first two apart
+TELLING = 30  # characters: two questions hardly begin with the same so many
 UNKNOWN = "?"  # the label in the files of the 2017 test
 
 HOW = (
@@ -44,7 +45,8 @@ HOW = (
 class Candidate:
     """A text to be ranked for a question, as the file gives it; good is None where the file says "?".
 
-    grade: as the tables above, 0 for "?"; from a file that says no more than whether it is good, 0 or 1.
+    grade: as the tables above, 0 for "?"; from a file that says no more than whether it is good, 0 or 1. cut: the text is only
+    what stands before its first comma.
     """
 
     query: str
@@ -53,6 +55,7 @@ class Candidate:
     text: str
     good: bool | None
     grade: int
+    cut: bool = False
 
 
 def load_cqa_a(folder: Path) -> Splits:
@@ -78,9 +81,11 @@ def load_cqa_a(folder: Path) -> Splits:
 def load_cqa_b(folder: Path) -> Splits:
     """Ten questions that a search engine found for a question, in its order; positive means `PerfectMatch` or `Relevant`."""
     dev = read_questions(need_file(folder, B_DEV))
-    test = _with_gold(read_questions(need_file(folder, *B_TEST)), need_file(folder, B_GOLD))
+    notes: list[str] = []
+    test = _made_whole(folder, read_questions(need_file(folder, *B_TEST)), notes)
+    test = _with_gold(test, need_file(folder, B_GOLD))
     path = need_file(folder, *B_PART1)
-    notes = [f"train: {path.name}; the paper's 19,990 and 5,500 count comments, not pairs of questions"]
+    notes.insert(0, f"train: {path.name}; the paper's 19,990 and 5,500 count comments, not pairs of questions")
     train = _without_questions_of([*dev, *test], read_questions(path), notes)
     others = {"test2016": find_file(folder, B_TEST2016), "train-part2": find_file(folder, B_PART2)}
     extra = {name: _pairs(read_questions(found)) for name, found in others.items() if found}
@@ -110,7 +115,7 @@ def read_questions(path: Path) -> list[Candidate]:
         columns = ("orgq_id", "relq_id", "orgq", "relq", "label")
         records = pick_columns(path, read_delimited(path), columns)
         return [
-            Candidate(query, name, fold(question), fold(text), label == "1", int(label == "1"))
+            Candidate(query, name, fold(question), unquote(fold(text)), label == "1", int(label == "1"), is_cut(fold(text)))
             for _, (query, name, question, text, label) in records
         ]
     candidates = []
@@ -123,6 +128,47 @@ def read_questions(path: Path) -> list[Candidate]:
             names = original.get("ORGQ_ID", ""), related.get("RELQ_ID", "")
             candidates.append(Candidate(*names, question, text, good, grade or 0))
     return candidates
+
+
+def unquote(text: str) -> str:
+    """A text of the TSV files without the `|` around it, which is their quotation mark, doubled inside.
+
+    >>> unquote("|picture [img||width=440|"), unquote("|Coming to Doha. Hi there"), unquote("a | b")
+    ('picture [img|width=440', 'Coming to Doha. Hi there', 'a | b')
+    """
+    if not text.startswith("|"):
+        return text
+    return text[1:].removesuffix("" if is_cut(text) else "|").replace("||", "|")
+
+
+def is_cut(text: str) -> bool:
+    """Whether a quotation is opened and not closed: whoever made the file split the text at its first comma."""
+    return text.startswith("|") and not (len(text) > 1 and text.endswith("|"))
+
+
+def _made_whole(folder: Path, candidates: Sequence[Candidate], notes: list[str]) -> Sequence[Candidate]:
+    """The candidates with the whole text of those that are cut and that the subtask A file of the same test has too."""
+    cut = sum(candidate.cut for candidate in candidates)
+    if not cut:
+        return candidates
+    path = next(filter(None, (find_file(folder, name) for name in A_TEST)), None)
+    whole = {comment.query: comment.question for comment in read_comments(path)} if path else {}
+    found = [replace(one, text=_whole_text(one, whole)) if one.cut else one for one in candidates]
+    mended = sum(new.text != old.text for new, old in zip(found, candidates, strict=True))
+    notes.append(
+        f"test: {cut} of {len(candidates)} related questions are cut at their first comma in the TSV file; {mended} are whole "
+        f"again, from the file of subtask A, {cut - mended} are not"
+    )
+    return found
+
+
+def _whole_text(candidate: Candidate, whole: dict[str, str]) -> str:
+    """By its name; or, since a question may be related to several, as the only one that goes on with a comma where this ends."""
+    beginning = f"{candidate.text},"
+    fits = {name: text for name, text in whole.items() if text.replace(" ,", ",").startswith(beginning)}
+    if candidate.name in fits:
+        return fits[candidate.name]
+    return fits.popitem()[1] if len({*fits.values()}) == 1 and len(beginning) > TELLING else candidate.text
 
 
 def parse_xml(path: Path) -> Element:
