@@ -185,6 +185,14 @@ def test_what_has_a_record_of_the_same_settings_is_not_run_again(tmp_path):
     assert [job.seed for job in missing(seeds=(1, 2, 3, 4, 5, run.seed)) if job.seed == run.seed] == []
 
 
+def test_a_run_whose_record_lost_its_test_scores_is_made_again(tmp_path):
+    run = some_record()
+    del run.after["test"]
+    append_record(tmp_path / "minilm.jsonl", run)
+    asked = plan_jobs([read_recipe("cqa-a/combo")], "minilm", [run.seed])
+    assert missing_jobs(asked, tmp_path) == asked
+
+
 def test_a_record_without_todays_settings_still_counts():
     run = some_record()
     del run.recipe["stages"][0]["train"]["clip"]

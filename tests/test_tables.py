@@ -309,6 +309,22 @@ def test_the_best_recipe_is_chosen_on_dev_and_never_on_test(tmp_path):
     assert grids_of("best", book)[-1].rows[0][1] == f"`{candidates[-1].name}`"
 
 
+def test_records_that_lost_their_test_scores_still_choose_and_show_a_dash(tmp_path):
+    candidates = SEARCH["stsb"]
+    runs = [make_run(one.base, 1, test=0.9, dev=0.5 + place / 100, overrides=one.changes) for place, one in enumerate(candidates)]
+    for run in runs:
+        del run.before["test"], run.after["test"]
+    book = write(tmp_path, runs)
+    assert choose_best("stsb", book) == candidates[-1]
+    assert grids_of("best", book)[-1].rows[0][2:4] == (f"{runs[-1].dev_score():.4f}", "–")
+    sample = book.find(candidates[0].recipe(), "minilm")
+    assert compare(sample, sample, ("Spearman", "test")) is None and sample.best_on_dev(("Spearman", "test")) is None
+    assert {row.n for row in rows_of("5", book)} == {0}
+    assert "| the encoder as it comes | – | – | – |" in make_page(book)
+    again = make_run(candidates[0].base, 1, test=0.8, dev=0.7, overrides=candidates[0].changes)
+    assert write(tmp_path, [again]).find(candidates[0].recipe(), "minilm").scores(("Spearman", "test")) == [0.8]
+
+
 def test_a_second_round_decides_where_there_is_one(tmp_path):
     first = [make_run(one.base, 1, test=0.9, dev=0.9, overrides=one.changes) for one in SEARCH["cqa-a"]]
     assert choose_best("cqa-a", write(tmp_path, first)) is None

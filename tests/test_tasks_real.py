@@ -109,6 +109,14 @@ def test_cqa_b_texts_look_the_same_in_xml_and_tsv(real_data):
     assert len(shared) > 150  # the search engine found the same questions for both; a different joining would share none
 
 
+def test_cqa_b_has_no_quotation_marks_and_says_how_many_texts_of_its_test_are_cut(real_data):
+    task = load("cqa-b", real_data)
+    assert not any(text.startswith("|") for split in (task.train, task.dev, task.test) for text in split.right)
+    assert any("561 of 880" in note and "226 are whole again" in note and "335 are not" in note for note in task.notes)
+    threads = set(load("cqa-a", real_data).test.left)
+    assert len(threads) == 293 and threads <= set(task.test.right)  # the same questions in both subtasks, now letter by letter
+
+
 def test_pfcc_searches_199_tweets_among_10369_claims(real_data):
     task = load("pfcc-s", real_data)
     assert len(task.test.corpus) == len(set(task.test.corpus)) == 10369
