@@ -176,35 +176,24 @@ def test_a_comment_that_is_potentially_useful_is_half_good_only_where_grades_are
     assert (labels[train.label == 1] == 1).all()
 
 
-def test_a_text_of_the_test_that_its_file_cuts_at_a_comma_is_whole_again_where_subtask_a_has_it(cqa):
-    def write(name, *rows):
-        lines = ["orgq_id\trelq_id\tlabel3\tlabel\torgq\trelq", *rows]
-        (cqa / "cqa" / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-    body = "Salam, I need one; is there any, and where?"
-    threads = [thread("Q9_R1", "by name", "??", body), thread("Q8_R4", "a question that is related to several", "??", body)]
-    threads += [thread("Q8_R5", "Hi", "??", "Hi, one"), thread("Q8_R6", "a question that two of them begin with in this way", "??", "a , b")]
-    threads += [thread("Q8_R7", "a question that two of them begin with in this way", "??", "a, c")]
-    (cqa / "cqa" / A_TEST[0]).write_text(document(*threads), encoding="utf-8")
-    write(
-        B_TEST[2],
-        "Q9\tQ9_R1\t?\t0\tS. b\t|by name. Salam",
-        "Q9\tQ9_R2\t?\t0\tS. b\t|a question that is related to several. Salam",
-        "Q9\tQ9_R3\t?\t0\tS. b\t|Hi. Hi",
-        "Q9\tQ9_R4\t?\t0\tS. b\t|a question that two of them begin with in this way. a",
-        "Q9\tQ9_R5\t?\t0\tS. b\tno comma | in it",
-        "Q9\tQ9_R6\t?\t0\tS. b\t|quoted [img||w=4], and whole|",
-    )
-    (cqa / "cqa" / B_GOLD).write_text(gold(" ".join(f"Q9_R{i}" for i in range(1, 7)), " ".join(["true"] * 6)))
+def test_a_text_that_the_file_of_the_test_cuts_at_a_comma_is_whole_again_where_subtask_a_has_it(cqa):
+    several, alike = "a question that is related to several", "a question that begins just like another one"
+    threads = {
+        "Q9_R1": ("by name", "Salam, I need one; is there any, and where?"),
+        "Q8_R4": (several, "Salam , I need one"),
+        "Q8_R5": ("Hi", "Hi, too short to be sure"),
+        "Q8_R6": (alike, "a, b"),
+        "Q8_R7": (alike, "a, c"),
+    }
+    (cqa / "cqa" / A_TEST[0]).write_text(document(*(thread(name, one, "??", body) for name, (one, body) in threads.items())))
+    texts = ["|by name. Salam", f"|{several}. Salam", "|Hi. Hi", f"|{alike}. a", "none | here", "|[img||w=4], whole|"]
+    names = [f"Q9_R{number}" for number in range(1, 7)]
+    rows = [f"Q9\t{name}\t?\t0\tS. b\t{text}\n" for name, text in zip(names, texts, strict=True)]
+    (cqa / "cqa" / B_TEST[2]).write_text("orgq_id\trelq_id\tlabel3\tlabel\torgq\trelq\n" + "".join(rows))
+    (cqa / "cqa" / B_GOLD).write_text(gold(" ".join(names), " ".join(["true"] * 6)))
     task = load_task("cqa-b", cqa)
-    assert task.test.right == (
-        f"by name. {body}",
-        f"a question that is related to several. {body}",
-        "Hi. Hi",  # too short to be sure
-        "a question that two of them begin with in this way. a",
-        "no comma | in it",
-        "quoted [img|w=4], and whole",
-    )
+    whole = [f"by name. {threads['Q9_R1'][1]}", f"{several}. {threads['Q8_R4'][1]}"]
+    assert task.test.right == (*whole, "Hi. Hi", f"{alike}. a", "none | here", "[img|w=4], whole")
     assert any("4 of 6 related questions are cut" in note and "2 are whole again" in note for note in task.notes)
     (cqa / "cqa" / A_TEST[0]).unlink()
     assert "0 are whole again, from the file of subtask A, 4 are not" in load_task("cqa-b", cqa).notes[1]

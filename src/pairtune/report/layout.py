@@ -10,7 +10,7 @@ from pairtune.recipe import Recipe, read_recipe
 from pairtune.report.best import as_chosen, rank_candidates
 from pairtune.report.book import Book, Metric, compare
 from pairtune.report.grid import Grid, describe_difference, figure, with_spread
-from pairtune.report.published import CAPTIONS, FLOOR, PUBLISHED, published_score
+from pairtune.report.published import CAPTIONS, FLOOR, OTHER_TEXTS, PUBLISHED, published_score
 from pairtune.report.tables import BEST, base_name, check_order, make_row, metrics_of, paper_metric, recipes_of, shipped_best
 from pairtune.reproduce.plan import PRESETS, TABLES, file_name, settings_key
 from pairtune.reproduce.search import SEARCH, rounds
@@ -168,6 +168,8 @@ def best_row(recipe: Recipe, metric: Metric, book: Book, encoder: str) -> tuple[
     dev, test = (dev, score) if split == "test" else (score, "–")
     floor = FLOOR[recipe.task, name].get(encoder)
     cleared = f"{floor} {_clears(floor, row.mean)}" if floor and row.mean is not None else floor or "–"
+    if recipe.task in OTHER_TEXTS:
+        cleared = f"({floor})"
     task, model = f"`{recipe.task}`", file_name(encoder)
     return (task, model, name, figure(before), dev, test, figure(row.best_on_dev), str(row.n), cleared, figure(row.paper))
 

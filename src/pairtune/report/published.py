@@ -148,15 +148,17 @@ FLOOR: dict[tuple[str, str], dict[str, str]] = {
     ("qqp", "F1"): {"minilm": "0.7769", "mpnet": "0.7956"},
     ("stsb", "Spearman"): {"minilm": "0.8588", "mpnet": "0.8739"},
 }
-# Where the training data here is not the paper's, or the figure is not of the kind that it looks like.
+OTHER_TEXTS = ("cqa-b",)  # the loop's test had 561 of 880 texts cut, and a stray mark before them; ours has fewer (tasks/cqa.py)
+# Where the data here is not the paper's, or the figure is not of the kind that it looks like.
 CAPTIONS: dict[str, str] = {
     "antique": "Train here: 3,217 pairs of 270 questions, all whose texts could be had (paper: 27,422 pairs of 2,426 questions); "
     "dev is 30 other questions. The paper's table also has Hashemi et al. (2019): 0.797, 0.709, 0.713.",
     "cqa-a": "Train here: 10,399 comments of SemEval-2015 and 2016 (train-part2, test 2016, both 2015 sets), because the "
     "paper's train-part1, 14,110 comments, could not be had. The winner of SemEval-2017, which used metadata, has MAP "
     "0.884, MRR 0.928.",
-    "cqa-b": "Train here: the 1,999 pairs of questions of train-part1; the paper's 19,990 counts comments. The paper's table "
-    "also has the winner of SemEval-2017: 0.472, 0.501.",
+    "cqa-b": "Train here: the 1,999 pairs of questions of train-part1; the paper's 19,990 counts comments. Test here: 335 of its "
+    "880 related questions are cut at their first comma, as in the file that could be had. The paper's table also has the "
+    "winner of SemEval-2017: 0.472, 0.501.",
     "pfcc-s": "Dev is 72 of the paper's 800 training pairs. The paper's table also has Shaar et al. (2020), without tuning: "
     "0.402, 0.653, 0.784.",
     "mrpc": "The paper scores the 408 dev pairs, with the threshold that is best on those very pairs: F1@best (dev), a dev "
