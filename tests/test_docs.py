@@ -339,10 +339,12 @@ def test_the_finer_figures_on_choosing_are_means_and_differences_of_the_records(
     means, gaps, intervals = set(), set(), set()
     for (task, _), samples in samples_by_task().items():
         main = TASKS[task].metric
-        for split, scores in samples[0].runs[0].after.items():
-            means |= {f"{sample.mean((metric, split)):.4f}" for sample in samples for metric in scores}
-            means |= {f"{np.mean([run.before[split][main] for run in sample.runs]):.4f}" for sample in samples}
-        for one, other in itertools.permutations(samples, 2):
+        for split in ("dev", "test"):
+            scored = [sample for sample in samples if sample.scores((main, split))]
+            metrics = {metric for sample in scored for metric in sample.runs[0].after[split]}
+            means |= {f"{sample.mean((metric, split)):.4f}" for sample in scored for metric in metrics}
+            means |= {f"{np.mean([run.before[split][main] for run in sample.runs]):.4f}" for sample in scored}
+        for one, other in itertools.permutations(scored, 2):  # those of test
             gap = one.mean((main, "test")) - other.mean((main, "test"))
             gaps.add(f"{abs(gap):.4f}")
             if any(f"{gap:+.4f}".lstrip("+").replace("-", "−") == mean.lstrip("+") for mean, _, _ in asked):
