@@ -16,6 +16,7 @@ import pytest
 
 from pairtune.errors import UserError
 from pairtune.recipe import read_recipe, shipped_recipes
+from pairtune.reproduce import worker
 from pairtune.reproduce.plan import OPEN, TABLES, Job, choose_recipes, plan_jobs, record_key, settings_key
 from pairtune.reproduce.queries import append_queries, read_queries
 from pairtune.reproduce.queue import missing_jobs
@@ -191,6 +192,24 @@ def test_a_run_whose_record_lost_its_test_scores_is_made_again(tmp_path):
     append_record(tmp_path / "minilm.jsonl", run)
     asked = plan_jobs([read_recipe("cqa-a/combo")], "minilm", [run.seed])
     assert missing_jobs(asked, tmp_path) == asked
+
+
+def test_scores_of_the_encoder_as_it_comes_are_lent_to_runs_of_the_same_texts_only(tmp_path, monkeypatch):
+    def place(*overrides, seed=1):
+        return worker._before(Job(read_recipe("antique/mse", overrides), seed), tmp_path)
+
+    write_antique(tmp_path / "data" / "antique")
+    monkeypatch.setenv("PAIRTUNE_DATA", str(tmp_path / "data"))
+    worker._task.cache_clear()
+    assert place() == place("train.rate=1e-5", "dev=joined") == place(seed=2)
+    others = ["dev_candidates=5", "dev=rotating", "train.max_length=20", "encoder=mpnet"]
+    first = {place(), *map(place, others), place("dev=rotating", seed=2)}
+    assert len(first) == 2 + len(others)
+    collection = tmp_path / "data" / "antique" / "antique-collection.txt"
+    collection.write_text(collection.read_text().replace("test0_1\t", "test0_1\tmended, "))
+    worker._task.cache_clear()
+    assert place() not in first
+    worker._task.cache_clear()
 
 
 def test_a_record_without_todays_settings_still_counts():

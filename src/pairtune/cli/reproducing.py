@@ -34,9 +34,11 @@ def reproduce(
     checkpoints: Annotated[
         bool, typer.Option(help="After each epoch, so that a stopped run goes on from there; without, less is written.")
     ] = True,
-    only_list: Annotated[bool, typer.Option("--list", help="Print the runs that have no record yet, and stop.")] = False,
+    only_list: Annotated[
+        bool, typer.Option("--list", help="Print the runs that have no record with test scores yet, and stop.")
+    ] = False,
 ) -> None:
-    """Train every row of a table with every seed, many at once; what has a record is not trained again."""
+    """Train every row of a table with every seed, many at once; what has a record with test scores is not trained again."""
     from pairtune.reproduce.plan import choose_recipes, plan_jobs
     from pairtune.reproduce.queue import missing_jobs
     from pairtune.reproduce.queue import reproduce as reproduce_jobs

@@ -168,7 +168,7 @@ def best_row(recipe: Recipe, metric: Metric, book: Book, encoder: str) -> tuple[
     dev, test = (dev, score) if split == "test" else (score, "–")
     floor = FLOOR[recipe.task, name].get(encoder)
     cleared = f"{floor} {_clears(floor, row.mean)}" if floor and row.mean is not None else floor or "–"
-    if recipe.task in OTHER_TEXTS:
+    if floor and recipe.task in OTHER_TEXTS:
         cleared = f"({floor})"
     task, model = f"`{recipe.task}`", file_name(encoder)
     return (task, model, name, figure(before), dev, test, figure(row.best_on_dev), str(row.n), cleared, figure(row.paper))

@@ -156,7 +156,7 @@ CAPTIONS: dict[str, str] = {
     "cqa-a": "Train here: 10,399 comments of SemEval-2015 and 2016 (train-part2, test 2016, both 2015 sets), because the "
     "paper's train-part1, 14,110 comments, could not be had. The winner of SemEval-2017, which used metadata, has MAP "
     "0.884, MRR 0.928.",
-    "cqa-b": "Train here: the 1,999 pairs of questions of train-part1; the paper's 19,990 counts comments. Test here: 335 of its "
+    "cqa-b": "Train here: the 1,999 pairs of questions of train-part1; the paper's 19,990 counts comments. Test here: 335 of the "
     "880 related questions are cut at their first comma, as in the file that could be had. The paper's table also has the "
     "winner of SemEval-2017: 0.472, 0.501.",
     "pfcc-s": "Dev is 72 of the paper's 800 training pairs. The paper's table also has Shaar et al. (2020), without tuning: "

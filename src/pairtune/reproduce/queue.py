@@ -141,7 +141,7 @@ def missing_jobs(jobs: Iterable[Job], results: Path) -> list[Job]:
 def reproduce(
     jobs: Sequence[Job], *, workers: int, out: Path, results: Path, keep_models: bool = False, checkpoints: bool = True
 ) -> dict[Job, str]:
-    """Train the runs that have no record in `results` yet, and append theirs; what failed, with the reason.
+    """Train the runs that have no record with test scores in `results` yet, and append theirs; what failed, with the reason.
 
     May be killed at any moment: runs that are recorded stay so, one that was interrupted goes on from its last checkpoint.
     """

@@ -118,9 +118,11 @@ def _open_folder(job: Job, path: Path) -> RunFolder:
 
 
 def _before(job: Job, out: Path) -> Path:
-    """Where the scores of the encoder as it comes are kept: the same for every run of a task, a length and a dev set."""
+    """Where the scores of the encoder as it comes are kept: the same for every run of the same texts, length and dev set."""
     length = job.recipe.stages[0].train.max_length
-    which = hashlib.sha256(job.recipe.encoder.encode()).hexdigest()[:6]  # two folders may have the same name
+    texts = _task(job.recipe.task).fingerprint()  # a task may keep its name and change its texts
+    what = (job.recipe.encoder, texts, job.recipe.dev_candidates)
+    which = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:6]
     tenth = f"-tenth-{job.seed}" if job.recipe.dev == "rotating" else ""
     return out / file_name(job.recipe.encoder) / "before" / f"{job.recipe.task}-{length}-{which}{tenth}.json"
 

@@ -142,8 +142,13 @@ def unquote(text: str) -> str:
 
 
 def is_cut(text: str) -> bool:
-    """Whether a quotation is opened and not closed: whoever made the file split the text at its first comma."""
-    return text.startswith("|") and not (len(text) > 1 and text.endswith("|"))
+    """Whether a quotation is opened and not closed: whoever made the file split the text at its first comma.
+
+    >>> is_cut("|a"), is_cut("|a||"), is_cut("|a|"), is_cut("a|")
+    (True, True, False, False)
+    """
+    inside = text[1:]
+    return text.startswith("|") and (len(inside) - len(inside.rstrip("|"))) % 2 == 0
 
 
 def _made_whole(folder: Path, candidates: Sequence[Candidate], notes: list[str]) -> Sequence[Candidate]:
@@ -153,8 +158,8 @@ def _made_whole(folder: Path, candidates: Sequence[Candidate], notes: list[str])
         return candidates
     path = next(filter(None, (find_file(folder, name) for name in A_TEST)), None)
     whole = {comment.query: comment.question for comment in read_comments(path)} if path else {}
-    found = [replace(one, text=_whole_text(one, whole)) if one.cut else one for one in candidates]
-    mended = sum(new.text != old.text for new, old in zip(found, candidates, strict=True))
+    found = [_mend(one, whole) if one.cut else one for one in candidates]
+    mended = cut - sum(candidate.cut for candidate in found)
     notes.append(
         f"test: {cut} of {len(candidates)} related questions are cut at their first comma in the TSV file; {mended} are whole "
         f"again, from the file of subtask A, {cut - mended} are not"
@@ -162,13 +167,15 @@ def _made_whole(folder: Path, candidates: Sequence[Candidate], notes: list[str])
     return found
 
 
-def _whole_text(candidate: Candidate, whole: dict[str, str]) -> str:
+def _mend(candidate: Candidate, whole: dict[str, str]) -> Candidate:
     """By its name; or, since a question may be related to several, as the only one that goes on with a comma where this ends."""
     beginning = f"{candidate.text},"
     fits = {name: text for name, text in whole.items() if text.replace(" ,", ",").startswith(beginning)}
-    if candidate.name in fits:
-        return fits[candidate.name]
-    return fits.popitem()[1] if len({*fits.values()}) == 1 and len(beginning) > TELLING else candidate.text
+    if candidate.name in whole:
+        texts = {fits[candidate.name]} if candidate.name in fits else set()
+    else:
+        texts = {*fits.values()} if len(beginning) > TELLING else set()
+    return replace(candidate, text=texts.pop(), cut=False) if len(texts) == 1 else candidate
 
 
 def parse_xml(path: Path) -> Element:
