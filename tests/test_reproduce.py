@@ -16,12 +16,13 @@ import pytest
 
 from pairtune.errors import UserError
 from pairtune.recipe import read_recipe, shipped_recipes
-from pairtune.reproduce import worker
 from pairtune.reproduce.plan import OPEN, TABLES, Job, choose_recipes, plan_jobs, record_key, settings_key
 from pairtune.reproduce.queries import append_queries, read_queries
 from pairtune.reproduce.queue import missing_jobs
 from pairtune.reproduce.search import SEARCH, SECOND
+from pairtune.reproduce.worker import before_path
 from pairtune.results import append_record, read_records
+from pairtune.tasks import load_task
 
 QUICK = [f"--set={change}" for change in ("train.epochs=2", "train.batch=16", "train.max_length=16")]
 
@@ -194,22 +195,20 @@ def test_a_run_whose_record_lost_its_test_scores_is_made_again(tmp_path):
     assert missing_jobs(asked, tmp_path) == asked
 
 
-def test_scores_of_the_encoder_as_it_comes_are_lent_to_runs_of_the_same_texts_only(tmp_path, monkeypatch):
-    def place(*overrides, seed=1):
-        return worker._before(Job(read_recipe("antique/mse", overrides), seed), tmp_path)
+def test_scores_of_the_encoder_as_it_comes_are_lent_to_runs_of_the_same_texts_only(tmp_path):
+    write_antique(tmp_path / "antique")
+    task = load_task("antique", tmp_path)
 
-    write_antique(tmp_path / "data" / "antique")
-    monkeypatch.setenv("PAIRTUNE_DATA", str(tmp_path / "data"))
-    worker._task.cache_clear()
+    def place(*overrides, seed=1, task=task):
+        return before_path(Job(read_recipe("antique/mse", overrides), seed), task, tmp_path)
+
     assert place() == place("train.rate=1e-5", "dev=joined") == place(seed=2)
     others = ["dev_candidates=5", "dev=rotating", "train.max_length=20", "encoder=mpnet"]
-    first = {place(), *map(place, others), place("dev=rotating", seed=2)}
-    assert len(first) == 2 + len(others)
-    collection = tmp_path / "data" / "antique" / "antique-collection.txt"
+    known = {place(), *map(place, others), place("dev=rotating", seed=2)}
+    assert len(known) == 2 + len(others)
+    collection = tmp_path / "antique" / "antique-collection.txt"
     collection.write_text(collection.read_text().replace("test0_1\t", "test0_1\tmended, "))
-    worker._task.cache_clear()
-    assert place() not in first
-    worker._task.cache_clear()
+    assert place(task=load_task("antique", tmp_path)) not in known
 
 
 def test_a_record_without_todays_settings_still_counts():

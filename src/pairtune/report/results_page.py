@@ -61,10 +61,10 @@ tenths.
 
 *Floor*: the highest figure of a bare PyTorch loop, not ours, on the same data with the paper's settings, random batches with
 in-batch negatives and the encoder as it comes included, nothing chosen: ✓ above it, = equal at its digits, ✗ below it. CQA-B's
-is in brackets, because the loop's test had more damaged texts than ours has, and on like terms it is not cleared
-(docs/experiments.md); `cqa-b/best` also trains on 1,370 pairs of other years that the loop did not have. MRPC's F1@best is of
-dev, at the best threshold there: the kind of figure that the paper has. The training data of Antique, CQA-A and QQP is not the
-paper's."""
+is in brackets, because the loop's test had more damaged texts than ours has; on like terms it is not cleared with MiniLM, and
+not known with MPNet (docs/experiments.md). `cqa-b/best` also trains on 1,370 pairs of other years that the loop did not have.
+MRPC's F1@best is of dev, at the best threshold there: the kind of figure that the paper has. The training data of Antique, CQA-A
+and QQP is not the paper's."""
 
 
 BY_SETTINGS = """By settings, not by candidates: {tasks}. Combinations of the leading settings were run with {encoders}, and

@@ -194,6 +194,15 @@ SECOND: dict[str, tuple[Candidate, ...]] = {
 }
 
 
+LARGE_BATCHES = (  # what all combinations of PFCC-S's later steps have
+    "dev=rotating",
+    "select=average",
+    "loss.duplicates=mask",
+    "loss.temperature=0.02",
+    "order.by=uniform",
+    "train.bias_correction=true",
+    "train.batch=480",
+)
 DECIDE = ("minilm", "mpnet")  # the encoders whose runs of combinations count, both of them
 COMBINED: dict[
     str, tuple[Factorial, ...]
@@ -259,15 +268,7 @@ COMBINED: dict[
         ),
         Factorial(
             "pfcc-s/bsc-row-norm",
-            (
-                "dev=rotating",
-                "select=average",
-                "loss.duplicates=mask",
-                "loss.temperature=0.02",
-                "order.by=uniform",
-                "train.bias_correction=true",
-                "train.batch=480",
-            ),
+            LARGE_BATCHES,
             (
                 ("", "train.splits=train+titles"),
                 ("train.rate=2e-5", "train.rate=5e-5"),
@@ -276,19 +277,12 @@ COMBINED: dict[
         ),
         Factorial(  # mixed with tweets, the titles, fourteen times as many, drown them; this one has the titles alone, before
             "pfcc-s/bsc-row-norm",
-            (
-                "dev=rotating",
-                "select=average",
-                "loss.duplicates=mask",
-                "loss.temperature=0.02",
-                "order.by=uniform",
-                "train.bias_correction=true",
-                "train.batch=480",
-            ),
+            LARGE_BATCHES,
             (
                 ("train.rate=2e-5", "train.rate=5e-5"),
                 ("train.epochs=3", "train.epochs=6"),
-                ("", 'stages=[{train={splits="titles",epochs=1,batch=128,rate=2e-5}},{}]'),  # last: what is before it is for both
+                # last, because it has to find the settings before it, which are those of a stage that says nothing else
+                ("", 'stages=[{train={splits="titles",epochs=1,batch=128,rate=2e-5}},{}]'),
             ),
         ),
     ),

@@ -93,12 +93,13 @@ def train_job(job: Job, setup: Setup) -> Done:
 
     out, path = setup.out, job.folder(setup.out)
     folder = _open_folder(job, path)
-    _lend_before(job, out, folder)
     task, own = _task(job.recipe.task), path / "results.jsonl"
+    before = before_path(job, task, out)
+    _lend_before(before, folder)
     kept = {"checkpoints": setup.checkpoints, "keep_model": setup.keep_models}
     record = run(job.recipe, job.seed, out=path, results=own, task=task, resume=True, **kept)
     evidence = read_evidence(path / EVIDENCE)
-    _keep_before(job, out, record, evidence)
+    _keep_before(before, record, evidence)
     scores = None if evidence is None else score_queries(evidence, record.metric)
     return Done(record.model_copy(update={"model": folder.model.relative_to(out).as_posix()}), scores)
 
@@ -117,29 +118,26 @@ def _open_folder(job: Job, path: Path) -> RunFolder:
     return folder
 
 
-def _before(job: Job, out: Path) -> Path:
+def before_path(job: Job, task: Task, out: Path) -> Path:
     """Where the scores of the encoder as it comes are kept: the same for every run of the same texts, length and dev set."""
     length = job.recipe.stages[0].train.max_length
-    texts = _task(job.recipe.task).fingerprint()  # a task may keep its name and change its texts
-    what = (job.recipe.encoder, texts, job.recipe.dev_candidates)
+    what = (job.recipe.encoder, task.fingerprint(), job.recipe.dev_candidates)  # a task may keep its name and change its texts
     which = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:6]
     tenth = f"-tenth-{job.seed}" if job.recipe.dev == "rotating" else ""
     return out / file_name(job.recipe.encoder) / "before" / f"{job.recipe.task}-{length}-{which}{tenth}.json"
 
 
-def _lend_before(job: Job, out: Path, folder: RunFolder) -> None:
+def _lend_before(kept: Path, folder: RunFolder) -> None:
     """Spare a run the scoring of an encoder that another run has scored."""
     from pairtune.sbert.outcomes import kept_outcome
 
-    kept = _before(job, out)
     if kept.exists() and not folder.finished and not (folder.path / "before.json").exists():
         found = json.loads(kept.read_text())
         write_whole(kept_outcome(folder, "before"), json.dumps(found["outcome"]))
         write_whole(folder.path / "before.json", json.dumps(found["scores"]))
 
 
-def _keep_before(job: Job, out: Path, record: Run, evidence: Evidence | None) -> None:
-    path = _before(job, out)
+def _keep_before(path: Path, record: Run, evidence: Evidence | None) -> None:
     if evidence is not None and evidence.test is not None and not path.exists():
         kept = {"scores": record.before, "outcome": evidence.test.before.model_dump()}
         aside = path.with_name(f"{path.name}.{os.getpid()}")  # another worker may be here too
