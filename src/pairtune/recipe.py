@@ -168,6 +168,9 @@ class Recipe(Settings):
         "given", description="`rotating` holds out another tenth of train and dev for each seed; `joined` trains on dev as well"
     )
     dev_candidates: int = Field(0, ge=0, description="as `train.candidates`, for dev, where it is easier than what will be met")
+    ignore: tuple[str, ...] = Field(
+        (), description="regular expressions; what they match, such as links, the tuned model does not see, wherever it is used"
+    )
     stages: tuple[Stage, ...] = (Stage(),)
 
 

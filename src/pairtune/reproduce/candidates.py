@@ -61,10 +61,12 @@ class Factorial:
 
 
 def _short(change: str) -> str:
-    """What a name has of a change.
+    r"""What a name has of a change.
 
-    >>> _short("loss.mix=0.5"), _short('stages=[{train={splits="titles",epochs=1}},{}]')
-    ('mix-0.5', 'stages-train-splits-titles-epochs-1')
+    >>> _short("loss.mix=0.5"), _short('stages=[{train={splits="titles",epochs=1}},{}]'), _short(r"ignore=['https?://\S+']")
+    ('mix-0.5', 'stages-train-splits-titles-epochs-1', 'ignore-https')
     """
     key, _, value = change.partition("=")
+    if value.startswith("['"):  # expressions: their words
+        value = "-".join(re.findall("[a-z]{3,}", value))
     return re.sub(r"[^\w.+-]+", "-", f"{key.rpartition('.')[2]}={value}").strip("-")

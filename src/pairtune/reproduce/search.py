@@ -203,6 +203,8 @@ LARGE_BATCHES = (  # what all combinations of PFCC-S's later steps have
     "train.bias_correction=true",
     "train.batch=480",
 )
+LINK = r"(https?://|pic[.]twitter[.]com/)\S+"
+SIGNED = r"[(]@\w+[)]\s\w+\s\d+,\s\d{4}"  # of a tweet: the account and the date behind the name, which stays
 DECIDE = ("minilm", "mpnet")  # the encoders whose runs of combinations count, both of them
 COMBINED: dict[
     str, tuple[Factorial, ...]
@@ -248,6 +250,23 @@ COMBINED: dict[
                 ("train.epochs=3", "train.epochs=7"),
             ),
         ),
+        Factorial(
+            "cqa-b/combo",
+            (
+                "dev=rotating",
+                "select=average",
+                "loss.mix=0.5",
+                "train.splits=train+test2016+train-part2",
+                "order.by=examples",
+                "train.rate=3e-5",
+                "train.epochs=3",
+            ),
+            (
+                ("", "ignore=['[;,]']"),  # train and dev have a semicolon for every comma, test has not
+                ("", "train.max_length=160"),
+                ("", "train.blend=0.3"),
+            ),
+        ),
     ),
     "pfcc-s": (
         Factorial(
@@ -283,6 +302,15 @@ COMBINED: dict[
                 ("train.epochs=3", "train.epochs=6"),
                 # last, because it has to find the settings before it, which are those of a stage that says nothing else
                 ("", 'stages=[{train={splits="titles",epochs=1,batch=128,rate=2e-5}},{}]'),
+            ),
+        ),
+        Factorial(
+            "pfcc-s/bsc-row-norm",
+            (*LARGE_BATCHES, "train.epochs=6"),
+            (
+                ("", f"ignore=['{LINK}','{SIGNED}']"),
+                ("train.rate=2e-5", "train.rate=5e-5"),
+                ("", "train.blend=0.3"),
             ),
         ),
     ),
