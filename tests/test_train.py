@@ -323,7 +323,7 @@ def own_data(tmp_path):
 def command(tmp_path, own_data, tiny_encoder):
     recipe = tmp_path / "small.toml"
     recipe.write_text(
-        f'encoder = "{tiny_encoder}"\n[loss]\nkind = "combo"\nlearn_temperature = true\n'
+        f'encoder = "{tiny_encoder}"\nignore = ["stone"]\n[loss]\nkind = "combo"\nlearn_temperature = true\n'
         "[train]\nepochs = 3\nbatch = 4\nrate = 1e-4\nmax_length = 16\n"
     )
     program = [sys.executable, "-m", "pairtune", "train", str(recipe), "--data", str(own_data)]
@@ -376,6 +376,9 @@ def test_a_killed_run_resumes_to_the_same_weights(tmp_path, command, undisturbed
     assert refused.returncode == 2 and "holds an unfinished run: --resume goes on" in refused.stderr
     finish(command, out, "--resume")
     assert_same_weights(out / "model", reference(undisturbed, command, tmp_path_factory))
+    from sentence_transformers import SentenceTransformer
+
+    assert SentenceTransformer(str(out / "model")).tokenizer.tokenize("a stone bridge") == ["a", "bridge"]  # as it was told to
 
 
 def test_a_damaged_checkpoint_is_found_out_and_left_behind(tmp_path, command, undisturbed, tmp_path_factory):

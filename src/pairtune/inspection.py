@@ -11,7 +11,7 @@ from pairtune.pairs import PairSet, Task
 from pairtune.recipe import OrderSettings, Recipe
 from pairtune.sbert.encoder import load_encoder
 from pairtune.sbert.evaluator import encode
-from pairtune.sbert.ignore import ignoring
+from pairtune.sbert.ignore import give_tokenizer, ignoring
 
 
 def inspect_recipe(recipe: Recipe, task: Task, at_most: int = 0) -> tuple[PairSet, dict[str, Inspection]]:
@@ -22,7 +22,7 @@ def inspect_recipe(recipe: Recipe, task: Task, at_most: int = 0) -> tuple[PairSe
     stage, seed = recipe.stages[0], recipe.seeds[0]
     model = load_encoder(recipe.encoder, stage.train.max_length)
     if recipe.ignore:
-        model[0].processor = ignoring(model.tokenizer, recipe.ignore)
+        give_tokenizer(model, ignoring(model.tokenizer, recipe.ignore))
     pairs = training_pairs(model, task, stage, np.random.default_rng([seed, 1]))
     if 0 < at_most < len(pairs):
         pairs = pairs.take(range(at_most))

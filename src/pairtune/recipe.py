@@ -169,7 +169,8 @@ class Recipe(Settings):
     )
     dev_candidates: int = Field(0, ge=0, description="as `train.candidates`, for dev, where it is easier than what will be met")
     ignore: tuple[str, ...] = Field(
-        (), description="regular expressions; what they match, such as links, the tuned model does not see, wherever it is used"
+        (),
+        description="regular expressions (Oniguruma's); what they match, such as links, the tuned model's tokenizer leaves out",
     )
     stages: tuple[Stage, ...] = (Stage(),)
 
@@ -268,6 +269,7 @@ def lay_over(base: Mapping[str, Any], upper: Mapping[str, Any]) -> Table:
 HINTS = {
     "loss.temperature": "the softmax divides by it: give a value above 0 (0.05 is usual)",
     "loss.mix": "μ weighs the two losses: give a value from 0 (pointwise only) to 1 (BSC only)",
+    "ignore": r"write a list of regular expressions, such as ['https?://\S+']",
     "train.splits": "name the task's splits with a + between them, such as train+titles (`pairtune tasks` lists them)",
 }
 

@@ -66,7 +66,7 @@ def run(
     keep_model: without, the record and the scores are all that remains.
     """
     from pairtune.sbert.encoder import load_encoder
-    from pairtune.sbert.ignore import ignoring
+    from pairtune.sbert.ignore import give_tokenizer, ignoring
     from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, write_evidence
 
     task = task or load_task(recipe.task)
@@ -84,7 +84,7 @@ def run(
     say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
     before = folder.remember("before", lambda: evaluate_and_keep(model, task, kept_outcome(folder, "before")))
     if recipe.ignore:
-        model[0].processor = tokenizer
+        give_tokenizer(model, tokenizer)
     trained = [
         train_stage(model, task, recipe, number, seed, folder.stage(number), checkpoints=checkpoints)
         for number in range(1, len(recipe.stages) + 1)

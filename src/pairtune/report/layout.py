@@ -167,18 +167,26 @@ def best_row(recipe: Recipe, metric: Metric, book: Book, encoder: str) -> tuple[
     before = mode(known) if known else None  # devices differ
     dev, test = (dev, score) if split == "test" else (score, "–")
     floor = FLOOR[recipe.task, name].get(encoder)
-    given, floor = floor, _floor_again(recipe.task, metric, book, encoder, before) or floor
     cleared = f"{floor} {_clears(floor, row.mean)}" if floor and row.mean is not None else floor or "–"
-    cleared += f" ({given})" if floor != given else ""
+    if recipe.task in FLOOR_AGAIN:
+        cleared = " ".join([*_floor_again(recipe.task, metric, book, encoder, before, row.mean), f"({floor})"])
     task, model = f"`{recipe.task}`", file_name(encoder)
     return (task, model, name, figure(before), dev, test, figure(row.best_on_dev), str(row.n), cleared, figure(row.paper))
 
 
-def _floor_again(task: str, metric: Metric, book: Book, encoder: str, before: float | None) -> str | None:
-    """The highest mean of what the bare loop ran, and of the encoder as it comes, on today's texts; None where none was run."""
-    samples = [book.find(one.recipe(), encoder) for one in FLOOR_AGAIN.get(task, ())]
+def _floor_again(
+    task: str, metric: Metric, book: Book, encoder: str, before: float | None, after: float | None
+) -> tuple[str, ...]:
+    """The highest mean of what the bare loop ran, and of the encoder as it comes, on today's texts, as far as there are runs.
+
+    With them all, also whether the score afterwards is above it.
+    """
+    samples = [book.find(one.recipe(), encoder) for one in FLOOR_AGAIN[task]]
     means = [sample.mean(metric) for sample in samples if sample.scores(metric)]
-    return figure(max([*means, before or 0.0])) if means else None
+    floor = figure(max([*means, before or 0.0])) if means else None
+    if floor is None or after is None:
+        return ()
+    return (floor, _clears(floor, after)) if len(means) == len(samples) else (f"≥ {floor}",)
 
 
 def _clears(floor: str, mean: float) -> str:

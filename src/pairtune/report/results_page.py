@@ -50,7 +50,7 @@ pairtune tables 2 --results again
 
 RELEASED_SAYS = """Rows whose settings are others in the authors' code than in the text (`recipes/released`): the mean of the
 two directions, groups of 7 (CQA-B 4, MRPC 3) out of 200 neighbours, other lengths, in combo the threshold ≥ 0.5, epoch 1 in
-file order, and no dropout after it. *Difference* is code less text; a dash: not run, or run before the test was as it is.
+file order, and no dropout after it. *Difference* is code less text; a dash: the paper's is of dev.
 The training data of Antique, CQA-A and QQP is not the paper's (see the tables above)."""
 
 BEST_SAYS = """`recipes/<task>/best.toml` is the candidate with the highest mean on dev, over the seeds that all candidates
@@ -63,8 +63,8 @@ tenths.
 *Floor*: the highest figure of a bare PyTorch loop, not ours, on the same data with the paper's settings, random batches with
 in-batch negatives and the encoder as it comes included, nothing chosen: ✓ above it, = equal at its digits, ✗ below it. CQA-B's
 is in brackets, because the loop's test had more damaged texts than ours has; before it stands the highest of the same settings
-trained here and judged by the same texts ({again}). `cqa-b/best` also trains on
-1,370 pairs of other years that they do not have.
+trained here and judged by the same texts, ≥ and without a mark where not all four were trained: {again}.
+`cqa-b/best` also trains on 1,370 pairs of other years that they do not have.
 MRPC's F1@best is of dev, at the best threshold there: the kind of figure that the paper has. The training data of Antique, CQA-A
 and QQP is not the paper's."""
 

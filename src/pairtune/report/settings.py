@@ -110,7 +110,8 @@ def flatten(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]
         elif isinstance(value, dict):
             yield from flatten(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}", "–" if value is None else str(value)
+            listed = isinstance(value, list) and value
+            yield f"{prefix}{key}", "–" if value is None else ", ".join(map(str, value)) if listed else str(value)
 
 
 def _lines(tables: Sequence[dict[str, str]]) -> list[Setting]:

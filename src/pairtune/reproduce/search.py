@@ -262,7 +262,7 @@ COMBINED: dict[
                 "train.epochs=3",
             ),
             (
-                ("", "ignore=['[;,]']"),  # train and dev have a semicolon for every comma, test has not
+                ("", "ignore=['[;,]']"),  # train, dev and half of test have a semicolon for every comma
                 ("", "train.max_length=160"),
                 ("", "train.blend=0.3"),
             ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from pairtune.pairs import Task
@@ -54,14 +55,17 @@ def score_table(run: Run) -> str:
 
 
 def flatten(table: dict[str, object], prefix: str = "") -> list[str]:
-    """`key.path = value` lines of a nested table.
+    r"""`key.path = value` lines of a nested table, as TOML has values; without what has none.
 
-    >>> flatten({"loss": {"kind": "bsc"}, "stages": [{"x": 1}]})
-    ["loss.kind = 'bsc'", 'stages.0.x = 1']
+    >>> flatten({"loss": {"kind": "bsc", "margin": None}, "stages": [{"fast": True}], "ignore": [r"x\d"]})
+    ['loss.kind = "bsc"', 'stages.0.fast = true', 'ignore = ["x\\\\d"]']
     """
     lines: list[str] = []
     for key, value in table.items():
         if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
             value = {str(place): item for place, item in enumerate(value)}
-        lines += flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else [f"{prefix}{key} = {value!r}"]
+        if isinstance(value, dict):
+            lines += flatten(value, f"{prefix}{key}.")
+        elif value is not None:
+            lines.append(f"{prefix}{key} = {json.dumps(value, ensure_ascii=False)}")
     return lines

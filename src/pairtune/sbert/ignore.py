@@ -4,33 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pairtune.errors import UserError
 
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+PROBES = "a1 -é\n"  # texts of one character, in which an expression has at most one match, unless it matches nothing at all
+MARK = "\ue000"
+
 
 def ignoring(tokenizer: Any, patterns: Sequence[str]) -> Any:
-    """A tokenizer like this one that sees a space wherever one of these regular expressions matches, one after the other.
+    """A tokenizer like this one that does not see what these regular expressions match, nor the white space around it.
 
-    The rules are saved with it, so that a model needs neither pairtune nor clean texts.
+    The rules are saved with it, so that a model needs neither pairtune nor clean texts. Oniguruma's syntax, one after the other.
     """
-    from tokenizers import Regex, normalizers
+    from tokenizers import normalizers
     from transformers import PreTrainedTokenizerFast
 
     if tokenizer is None or not tokenizer.is_fast:
         raise UserError(
             f"ignore = {list(patterns)}: the encoder's tokenizer is not a fast one, which alone takes rules: leave it out"
         )
-    rules: list[Any] = []
-    for pattern in patterns:
-        try:
-            rules.append(normalizers.Replace(Regex(pattern), " "))
-        except Exception as problem:  # tokenizers has no narrower one
-            raise UserError(f"ignore: {pattern!r} is not a regular expression ({problem}): mend it") from problem
     backend = deepcopy(tokenizer.backend_tokenizer)
-    if backend.normalizer is not None:
-        rules.append(backend.normalizer)
-    backend.normalizer = normalizers.Sequence(rules)
+    rules = [rule for pattern in patterns for rule in _rules(pattern)]
+    backend.normalizer = normalizers.Sequence([*rules, *([backend.normalizer] if backend.normalizer else [])])
     # one of the model's own class would be built anew when it is loaded, without the rules; this class is read as it was saved
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
@@ -40,3 +39,31 @@ def ignoring(tokenizer: Any, patterns: Sequence[str]) -> Any:
         model_input_names=tokenizer.model_input_names,
         **tokenizer.special_tokens_map,
     )
+
+
+def give_tokenizer(model: SentenceTransformer, tokenizer: Any) -> None:
+    """Have the model use this tokenizer; where it is part of a larger processor, the rest of that stays."""
+    first: Any = model[0]
+    if first.processor is first.tokenizer:
+        first.processor = tokenizer
+    else:
+        first.processor.tokenizer = tokenizer
+
+
+def _rules(pattern: str) -> list[Any]:
+    """What is matched becomes a space between words, and nothing at the ends of a text: to some tokenizers a space is a token."""
+    from tokenizers import Regex, normalizers
+
+    try:
+        marked = normalizers.Replace(Regex(pattern), MARK)
+        run = rf"(?:\s*(?:{pattern}))+\s*"
+        rules = [normalizers.Replace(Regex(rf"\A{run}|{run}\z"), ""), normalizers.Replace(Regex(run), " ")]
+    except Exception as problem:  # tokenizers has no narrower one
+        raise UserError(
+            f"ignore: {pattern!r} is not a regular expression as Oniguruma has them ({problem}): mend it"
+        ) from problem
+    for probe in PROBES:
+        seen = marked.normalize_str(probe)
+        if seen.count(MARK) > (probe not in seen):
+            raise UserError(f"ignore: {pattern!r} also matches where there is nothing: have it match one character at least")
+    return rules
