@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from interrupts import heed_interrupts
 from pairtune.engines import prepare, shuffle
 from pairtune.errors import UserError
 
@@ -190,9 +191,6 @@ def test_a_full_disk_is_said_and_leaves_nothing(big):
 
 
 def test_an_interrupt_leaves_nothing(big):
-    def heed_interrupts():  # started in the background, this process ignores them, and so would its children
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
     command = [sys.executable, "-c", SHUFFLE, big / "in.parquet", big / "out"]
     worker = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts)
     deadline = time.monotonic() + 30

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from interrupts import heed_interrupts
 from pairtune.errors import UserError
 from pairtune.recipe import read_recipe, shipped_recipes
 from pairtune.reproduce.plan import OPEN, TABLES, Job, choose_recipes, plan_jobs, record_key, settings_key
@@ -59,7 +60,8 @@ def command(work, encoder, what, *more):
 
 def start(work, words, **how):
     environment = {**os.environ, "PAIRTUNE_DATA": str(work / "data"), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(words, cwd=work, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how)
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "preexec_fn": heed_interrupts, **how}
+    return subprocess.Popen(words, cwd=work, env=environment, **how)
 
 
 def finish(work, words):
