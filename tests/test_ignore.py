@@ -19,7 +19,7 @@ from pairtune.train import run
 from small import small_recipe
 
 LINK, SIGNED = r"(https?://|pic\.twitter\.com/)\S+", r"\(@\w+\)\s\w+\s\d+,\s\d{4}$"
-EMPTY = ("", "x*", "a|", r"\s*", r"(https?://\S+)?", r"\b", "$", ".*")
+EMPTY = ("", "x*", "a|", r"\s*", r"(https?://\S+)?", r"\b", "$", ".*", "(?=the)", "(?<=cat)")
 POST = "The moon is cheese https://t.co/a1?b=2 pic.twitter.com/xyz — A Mouse (@mouse) May 4, 2018"
 
 
