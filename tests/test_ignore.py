@@ -104,9 +104,10 @@ def test_a_rule_that_cannot_be_followed_is_refused_before_anything_is_written(tm
     assert not (tmp_path / "run").exists()
 
 
-def test_a_tokenizer_that_takes_no_rules_is_refused():
+@pytest.mark.parametrize("tokenizer", [None, CanineTokenizer(), ByteLevelBPETokenizer()], ids=["none", "slow", "bare"])
+def test_a_tokenizer_that_takes_no_rules_is_refused(tokenizer):
     with pytest.raises(UserError, match=r"ignore = \['x'\]: the encoder's tokenizer is not a fast one"):
-        ignoring(CanineTokenizer(), ["x"])
+        ignoring(tokenizer, ["x"])
 
 
 def test_one_expression_by_itself_is_answered_with_how_to_write_a_list():

@@ -365,6 +365,8 @@ def reference(undisturbed, command, tmp_path_factory):
 
 
 def test_a_killed_run_resumes_to_the_same_weights(tmp_path, command, undisturbed, tmp_path_factory):
+    from sentence_transformers import SentenceTransformer
+
     out = tmp_path / "run"
     process = start_and_wait_for(command, out, "seed-1/checkpoints/stage-1/checkpoint-*/complete.json")
     time.sleep(0.3)  # into the next epoch
@@ -375,8 +377,6 @@ def test_a_killed_run_resumes_to_the_same_weights(tmp_path, command, undisturbed
     assert refused.returncode == 2 and "holds an unfinished run: --resume goes on" in refused.stderr
     finish(command, out, "--resume")
     assert_same_weights(out / "model", reference(undisturbed, command, tmp_path_factory))
-    from sentence_transformers import SentenceTransformer
-
     assert SentenceTransformer(str(out / "model")).tokenizer.tokenize("a stone bridge") == ["a", "bridge"]  # as it was told to
 
 

@@ -150,8 +150,8 @@ FLOOR: dict[tuple[str, str], dict[str, str]] = {
     ("qqp", "F1"): {"minilm": "0.7769", "mpnet": "0.7956"},
     ("stsb", "Spearman"): {"minilm": "0.8588", "mpnet": "0.8739"},
 }
-# The loop's test of CQA-B had 561 of 880 texts cut, and a stray mark before them; ours has fewer (tasks/cqa.py). So what
-# its columns are is trained here as well.
+# The loop's test of CQA-B had 561 of 880 texts cut, and a stray mark before them; ours has fewer (tasks/cqa.py). So
+# its columns are trained here as well.
 FLOOR_AGAIN = {
     "cqa-b": (
         Candidate("cqa-b/mse", ("select=last",)),

@@ -110,8 +110,8 @@ def flatten(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]
         elif isinstance(value, dict):
             yield from flatten(value, f"{prefix}{key}.")
         else:
-            listed = isinstance(value, list) and value
-            yield f"{prefix}{key}", "–" if value is None else ", ".join(map(str, value)) if listed else str(value)
+            text = ", ".join(map(str, value)) if isinstance(value, list) and value else str(value)
+            yield f"{prefix}{key}", "–" if value is None else text
 
 
 def _lines(tables: Sequence[dict[str, str]]) -> list[Setting]:
