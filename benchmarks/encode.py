@@ -5,7 +5,7 @@
 
 Real texts: questions of QQP and answers of CQA-A where PAIRTUNE_DATA has them, else docstrings of the standard library. The
 ways take turns, and each has its fastest round. cosine: to what `encode` gives, text by text; score: the largest change of
-the cosine of two neighbouring texts. With --json the last line is one JSON object.
+the cosine of two neighboring texts. With --json the last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import time
 import numpy as np
 import torch
 
-from pairtune.sbert.attention import first_position, packed_attention
-from pairtune.sbert.encoder import load_encoder
-from pairtune.sbert.evaluator import encode
-from pairtune.sbert.packing import Tokens, pack
-from pairtune.sbert.quick import quicken
-from pairtune.tasks import load_task, task_status
+from pairtune.data.datasets import load_task, task_status
+from pairtune.encoders.embedding import encode
+from pairtune.encoders.loading import load_encoder
+from pairtune.encoders.openvino import quicken
+from pairtune.fast.attention import first_position, packed_attention
+from pairtune.fast.packing import Tokens, pack
 
 HOST = "sentence-transformers, float32"
 

@@ -1,13 +1,13 @@
-"""What an order costs: the greedy pass of Algorithm 1, the search for neighbours, and re-ordering against an epoch of training.
+"""What an order costs: the greedy pass of Algorithm 1, the search for neighbors, and re-ordering against an epoch of training.
 
     python benchmarks/ordering.py
     python benchmarks/ordering.py --texts 10000 100000 --train-pairs 1024 --json
-    python benchmarks/ordering.py --device cuda --rows 10_000 100_000 1_000_000 --neighbours 100 500 --json
+    python benchmarks/ordering.py --device cuda --rows 10_000 100_000 1_000_000 --neighbors 100 500 --json
     python benchmarks/ordering.py --device cuda --train-pairs 3364 --model bert-base
     python benchmarks/ordering.py --recipe qqp/bsc --recipe stsb/bsc --model bert-base
 
 With --rows, whole orders by examples are made on --device and nothing else (up to 100,000 pairs the fastest of three): the
-search for neighbours, checked against brute force in float64 on 256 rows, the greedy pass, and what `reuse` adds, which is
+search for neighbors, checked against brute force in float64 on 256 rows, the greedy pass, and what `reuse` adds, which is
 keeping the embeddings of an epoch. With --device cuda and without --rows, only re-ordering against an epoch is measured. With
 --recipe, recipes are trained with `order.encode = "reuse"` for five epochs, on a GPU if there is one and in bf16 there: what
 re-ordering and keeping take of all epochs but the first.
@@ -32,24 +32,24 @@ from pathlib import Path
 import numpy as np
 
 from pairtune.ordering import Side, knn, order_pairs
-from pairtune.ordering.candidates import find_candidates
 from pairtune.ordering.examples import Reach, gather_groups, pairs_ahead
-from pairtune.ordering.plain import shuffle_rows
-from pairtune.recipe import OrderSettings
+from pairtune.ordering.hashing import shuffle_rows
+from pairtune.ordering.nearest import find_candidates
+from pairtune.runs.recipe import OrderSettings
 
-NEIGHBOURS, GROUP, WIDTH, TOKENS, QUERIES, EPOCHS = 500, 8, 384, 24, 8192, 3
+NEIGHBORS, GROUP, WIDTH, TOKENS, QUERIES, EPOCHS = 500, 8, 384, 24, 8192, 3
 
 
 def main() -> None:
     """Time everything, print a table and, if asked, the JSON line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=1_000_000, help="pairs in the greedy pass, with 100 neighbours each")
-    parser.add_argument("--texts", type=int, nargs="+", default=[10_000, 50_000], help="texts whose neighbours are searched")
+    parser.add_argument("--pairs", type=int, default=1_000_000, help="pairs in the greedy pass, with 100 neighbors each")
+    parser.add_argument("--texts", type=int, nargs="+", default=[10_000, 50_000], help="texts whose neighbors are searched")
     parser.add_argument("--train-pairs", type=int, default=64, help="pairs in the training, 0 for none")
     parser.add_argument("--model", default="minilm", help="the encoder of the training; bert-base: that shape, random weights")
     parser.add_argument("--rows", type=int, nargs="+", help="pairs in whole orders; nothing else is measured then")
     parser.add_argument("--device", default="cpu", help="where whole orders are made: cpu or cuda")
-    parser.add_argument("--neighbours", type=int, nargs="+", default=[100], help="of each text, in whole orders")
+    parser.add_argument("--neighbors", type=int, nargs="+", default=[100], help="of each text, in whole orders")
     parser.add_argument("--recipe", action="append", help="a recipe to train as it is; nothing else is measured then")
     parser.add_argument("--set", action="append", default=[], help="settings laid over the recipes, such as train.pairs=200")
     parser.add_argument("--json", action="store_true")
@@ -67,7 +67,7 @@ def measure_parts(given):
     """On a CPU the greedy pass, searches and orders of texts; on both kinds of device, training."""
     figures = {}
     if given.device == "cpu":
-        figures[f"greedy pass, {given.pairs:,} pairs x 100 neighbours"] = time_greedy_pass(given.pairs)
+        figures[f"greedy pass, {given.pairs:,} pairs x 100 neighbors"] = time_greedy_pass(given.pairs)
         for count in given.texts:
             figures |= time_searches(count)
         for by in ("words", "uniform"):
@@ -79,15 +79,15 @@ def measure_parts(given):
 
 
 def measure_orders(given):
-    """Whole orders of so many pairs, each with so many neighbours."""
-    order_pairs(side_of(3000).encoded(clustered(3000), device=given.device), OrderSettings(by="examples", neighbours=100), 1)
+    """Whole orders of so many pairs, each with so many neighbors."""
+    order_pairs(side_of(3000).encoded(clustered(3000), device=given.device), OrderSettings(by="examples", neighbors=100), 1)
     figures = {}
     for count in given.rows:
         vectors = clustered(count, given.device)
         figures[f"keeping the embeddings of {count:,} pairs"] = time_keeping(count, vectors, given.device)
-        for neighbours in given.neighbours:
-            name = f"order of {count:,} pairs x {neighbours} neighbours, {given.device}"
-            tries = [time_order(count, vectors, neighbours, given.device) for _ in range(3 if count <= 100_000 else 1)]
+        for neighbors in given.neighbors:
+            name = f"order of {count:,} pairs x {neighbors} neighbors, {given.device}"
+            tries = [time_order(count, vectors, neighbors, given.device) for _ in range(3 if count <= 100_000 else 1)]
             figures[name] = min(tries, key=lambda figure: figure["wall"])
             print(name, figures[name], flush=True)
     return figures
@@ -99,18 +99,18 @@ def side_of(count):
     return Side(tuple(map(str, range(count))), numbers, numbers)
 
 
-def time_order(count, vectors, neighbours, device):
-    """A whole order, its parts, and the share of neighbours that brute force finds too."""
+def time_order(count, vectors, neighbors, device):
+    """A whole order, its parts, and the share of neighbors that brute force finds too."""
     import torch
 
-    settings = OrderSettings(by="examples", neighbours=neighbours, group=GROUP)
+    settings = OrderSettings(by="examples", neighbors=neighbors, group=GROUP)
     side = side_of(count).encoded(vectors, device=device)
     whole, search, hashing = Stopwatch(), Stopwatch(), Stopwatch()
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
     with whole.running():
         with search.running():
-            reach = Reach(side, find_candidates(side, settings, neighbours), neighbours)
+            reach = Reach(side, find_candidates(side, settings, neighbors), neighbors)
         with hashing.running():
             visits = shuffle_rows(count, 1)
 
@@ -121,19 +121,19 @@ def time_order(count, vectors, neighbours, device):
         order = gather_groups(find_near, visits, GROUP, ahead=pairs_ahead(side, GROUP))
     parts = {"search": search.wall, "random numbers": hashing.wall, "greedy": whole.wall - search.wall - hashing.wall}
     memory = {} if device == "cpu" else {"peak GB": torch.cuda.max_memory_allocated() / 1e9}
-    found = {"mean group": len(order) / len(order.groups), "found": check_neighbours(side, settings, device)}
+    found = {"mean group": len(order) / len(order.groups), "found": check_neighbors(side, settings, device)}
     return {**vars(whole), **parts, **memory, **found}
 
 
-def check_neighbours(side, settings, device):
-    """The share of 256 rows' neighbours that are as near as those of brute force in float64, but for rounding."""
+def check_neighbors(side, settings, device):
+    """The share of 256 rows' neighbors that are as near as those of brute force in float64, but for rounding."""
     import torch
 
     everything = torch.from_numpy(side.vectors).to(device)
     rows = torch.linspace(0, len(side) - 1, 256, device=device).long()
     similarities = torch.cat([everything[part].double() @ everything.double().T for part in rows.split(32)])
     similarities[torch.arange(len(rows)), rows] = -torch.inf
-    found = find_candidates(side, settings, settings.neighbours)(rows.cpu().numpy())
+    found = find_candidates(side, settings, settings.neighbors)(rows.cpu().numpy())
     near = torch.from_numpy(found.texts[:, 1:]).to(device).long()
     last = similarities.topk(near.shape[1]).values[:, -1:]
     return float((similarities.gather(1, near) >= last - 1e-6).double().mean())
@@ -178,7 +178,7 @@ class Stopwatch:
 
 
 def time_greedy_pass(count):
-    """Neighbours as real ones are: near in a common space, so that late pairs find most of theirs used."""
+    """Neighbors as real ones are: near in a common space, so that late pairs find most of theirs used."""
     rng = np.random.default_rng(0)
     spread = np.rint(rng.exponential(60, (count, 100)) + 1) * rng.choice([-1, 1], (count, 100))
     near = ((np.arange(count)[:, None] + spread) % count).astype(np.int32)
@@ -207,15 +207,15 @@ def time_searches(count):
     for name, search in (("exact", knn.search_exactly), ("approximate", knn.search_approximately)):
         building, searching = Stopwatch(), Stopwatch()
         with building.running():
-            find = search(vectors, NEIGHBOURS)
+            find = search(vectors, NEIGHBORS)
         with searching.running():
             found[name], _ = find(np.arange(QUERIES))
         scale = count / len(found[name])
-        figures[f"{name} search, {count:,} texts x {NEIGHBOURS}"] = {
+        figures[f"{name} search, {count:,} texts x {NEIGHBORS}"] = {
             clock: getattr(building, clock) + getattr(searching, clock) * scale for clock in ("cpu", "wall")
         }
     shared = [len(np.intersect1d(*pair)) for pair in zip(found["exact"][::50], found["approximate"][::50], strict=True)]
-    figures[f"approximate search, {count:,} texts x {NEIGHBOURS}"]["recall"] = float(np.mean(shared)) / NEIGHBOURS
+    figures[f"approximate search, {count:,} texts x {NEIGHBORS}"]["recall"] = float(np.mean(shared)) / NEIGHBORS
     return figures
 
 
@@ -291,11 +291,11 @@ def time_training(count, encode, name, device):
     from training import load
     from transformers import PrinterCallback
 
-    from pairtune.sbert.attention import first_position, lengths_to_capture
-    from pairtune.sbert.loss import BatchSoftmaxLoss
-    from pairtune.sbert.packing import PackingCollator
+    from pairtune.data.datasets import load_task
+    from pairtune.fast.attention import first_position, lengths_to_capture
+    from pairtune.fast.packing import PackingCollator
+    from pairtune.sbert.losses import BatchSoftmaxLoss
     from pairtune.sbert.trainer import PairTrainer
-    from pairtune.tasks import load_task
 
     reordering, epoch = Stopwatch(), Stopwatch()
     pairs = load_task("stdlib").train
@@ -342,7 +342,7 @@ def time_recipe(name, model, changes, folder):
 
     import torch
 
-    from pairtune.recipe import read_recipe
+    from pairtune.runs.recipe import read_recipe
     from pairtune.sbert import trainer
     from pairtune.train import run
 

@@ -46,13 +46,13 @@ def plot_orders() -> None:
     panels: dict[str, dict[str, list[tuple[float, float]]]] = {"seconds": {}, "GB on the GPU": {}}
     for run in read("ordering-h200.json")["runs"]:
         for name, figures in run["figures"].items():
-            found = re.match(r"order of ([\d,]+) pairs x 100 neighbours", name)
+            found = re.match(r"order of ([\d,]+) pairs x 100 neighbors", name)
             if found:
                 pairs = int(found[1].replace(",", ""))
                 for key, label in (("wall", "whole"), ("search", "exact search"), ("greedy", "greedy pass")):
                     panels["seconds"].setdefault(label, []).append((pairs, figures[key]))
                 panels["GB on the GPU"].setdefault("whole", []).append((pairs, figures["peak GB"]))
-    draw("scaling-orders.svg", "pairs, width 384, 100 neighbours, H200", panels)
+    draw("scaling-orders.svg", "pairs, width 384, 100 neighbors, H200", panels)
 
 
 def plot_training() -> None:

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from pairtune import load_encoder, load_task
-from pairtune.sbert.search import fingerprint_model, fingerprint_texts
+from pairtune.encoders.index import fingerprint_model, fingerprint_texts
 
 
 def write_corpus(folder: Path, left: list[str], many: int, encoder: str) -> Path:

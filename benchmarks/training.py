@@ -22,16 +22,16 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
+from pairtune.data.datasets import load_task
+from pairtune.encoders.loading import load_encoder
+from pairtune.fast.attention import first_position, lengths_to_capture
+from pairtune.fast.packing import PackingCollator
 from pairtune.progress import say
-from pairtune.recipe import OrderSettings
-from pairtune.sbert.attention import first_position, lengths_to_capture
-from pairtune.sbert.encoder import load_encoder
-from pairtune.sbert.loss import BatchSoftmaxLoss
-from pairtune.sbert.packing import PackingCollator
+from pairtune.runs.recipe import OrderSettings
+from pairtune.sbert.losses import BatchSoftmaxLoss
 from pairtune.sbert.reorder import Reorder
 from pairtune.sbert.sampler import HardBatches
 from pairtune.sbert.trainer import PairTrainer
-from pairtune.tasks import load_task
 
 WORKLOADS = ("short", "natural", "repeated", "bf16")  # the last: natural, ours in bf16 against the host's float32
 

@@ -82,7 +82,7 @@ def picture_report(run: str = "runs/functions") -> None:
     """images/report.png: the middle of a run's report, from how the training went to the batches.
 
     pairtune train stdlib/demo --set train.pairs=768 --set train.epochs=4 --set order.by=examples
-        --set loss.learn_temperature=true --set loss.temperature_rate=0.01 --out runs/functions
+        --set loss.learn_temperature=true --set loss.temperature_learning_rate=0.01 --out runs/functions
     """
     from selenium.webdriver.support.ui import WebDriverWait
 

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 from pairtune import load_encoder, read_recipe, run
-from pairtune.tasks.table import read_table
+from pairtune.data.tables import read_table
 
 arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 arguments.add_argument("csv", type=Path)

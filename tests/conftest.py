@@ -19,7 +19,7 @@ def tiny_encoder() -> str:
     Made once and kept in the cache, so that both test workers and later runs share it.
     """
     from pairtune.cache import cache_folder
-    from pairtune.sbert.encoder import load_encoder
+    from pairtune.encoders.loading import load_encoder
 
     folder = cache_folder() / "encoders" / "minilm-2-layers"
     if not (folder / "modules.json").exists():
@@ -56,7 +56,7 @@ def real_data() -> Path:
 @pytest.fixture(scope="session")
 def small_task():
     """A few pairs in three splits, as similarities."""
-    from pairtune.pairs import Task
+    from pairtune.data.pairs import Task
     from small import small_pairs
 
     metrics = ("Spearman", "Pearson")

@@ -11,8 +11,8 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from torch import nn
 
-from pairtune.sbert.loss import BatchSoftmaxLoss, ComboLoss, PearsonLoss
-from pairtune.sbert.packing import PackingCollator
+from pairtune.fast.packing import PackingCollator
+from pairtune.sbert.losses import BatchSoftmaxLoss, ComboLoss, PearsonLoss
 from pairtune.sbert.temperature import LearnedTemperature
 from pairtune.sbert.trainer import PairTrainer
 
@@ -39,9 +39,9 @@ CASES = {
     "duplicates masked, temperature learned": (
         3, True, lambda model: BatchSoftmaxLoss(model, duplicates="mask", learn_temperature=True)),
     "uneven, without labels, ranges of the joined batch": (
-        4, False, lambda model: BatchSoftmaxLoss(model, temperature=1.2, normalise="range-batch", threshold=3)),
+        4, False, lambda model: BatchSoftmaxLoss(model, temperature=1.2, normalize="range-batch", threshold=3)),
     "uneven, cached, temperature learned": (
-        2, True, lambda model: ComboLoss(model, mix=0.3, normalise="l2-batch", learn_temperature=True, mini_batch=2)),
+        2, True, lambda model: ComboLoss(model, mix=0.3, normalize="l2-batch", learn_temperature=True, mini_batch_size=2)),
     "uneven, correlation": (
         5, True, lambda model: PearsonLoss(model)),
 }  # fmt: skip

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pairtune.pairs import PairSet, Task
-from pairtune.recipe import make_recipe
+from pairtune.data.pairs import PairSet, Task
+from pairtune.runs.recipe import make_recipe
 
 WORDS = ["stone", "river", "cloud", "engine", "garden", "paper", "silver", "window", "forest", "needle", "bridge", "candle"]
 NASTY = 'a <b>bold</b> </script><script>alert(1)</script> "quoted" & cut &lt;'
@@ -48,7 +48,7 @@ def ranking_task():
 
 
 def make_small_recipe(encoder, **tables):
-    train = {"epochs": 4, "batch": 12, "rate": 1e-4, "max_length": 16, **tables.pop("train", {})}
-    order = {"by": "examples", "group": 4, "neighbours": 20, **tables.pop("order", {})}
+    train = {"epochs": 4, "batch_size": 12, "learning_rate": 1e-4, "max_seq_length": 16, **tables.pop("train", {})}
+    order = {"by": "examples", "group": 4, "neighbors": 20, **tables.pop("order", {})}
     loss = {"kind": "combo", "learn_temperature": True, **tables.pop("loss", {})}
     return make_recipe({"name": "small/twins", "encoder": encoder, "train": train, "order": order, "loss": loss, **tables})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pairtune.pairs import PairSet
-from pairtune.recipe import make_recipe
+from pairtune.data.pairs import PairSet
+from pairtune.runs.recipe import make_recipe
 
 WORDS = ["stone", "river", "cloud", "engine", "garden", "paper", "silver", "window", "forest", "needle", "bridge", "candle"]
 
@@ -24,5 +24,5 @@ def small_pairs(count, seed):
 
 
 def small_recipe(tiny_encoder, **tables):
-    train = {"epochs": 2, "batch": 8, "rate": 1e-4, "max_length": 16, **tables.pop("train", {})}
+    train = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-4, "max_seq_length": 16, **tables.pop("train", {})}
     return make_recipe({"name": "small/combo", "encoder": tiny_encoder, "train": train, **tables})

@@ -29,8 +29,8 @@ from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
 from pairtune.cli import app
-from pairtune.recipe import LossSettings, OrderSettings, Recipe, TrainSettings, make_recipe, shipped_recipes
-from pairtune.report.settings_page import make_settings_page, setting_grids
+from pairtune.report.reference import make_settings_page, setting_grids
+from pairtune.runs.recipe import LossSettings, OrderSettings, Recipe, TrainSettings, make_recipe, shipped_recipes
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -260,15 +260,16 @@ def tables(page):
 
 @cache
 def records_of(name):
-    from pairtune.recipe import read_recipe
-    from pairtune.report.book import Book
+    from lab.book import Book
+
+    from pairtune.runs.recipe import read_recipe
 
     return Book(ROOT / "results").find(read_recipe(name), "minilm").runs if name in shipped_recipes() else ()
 
 
 def paper_figure(name, metric):
     """As on the page; MRPC's F1 is that of the best threshold."""
-    from pairtune.report.published import published_score
+    from lab.published import published_score
 
     score = published_score(name, metric) or published_score(name, f"{metric}@best")
     return "–" if score is None else f"{score:.3f}"
@@ -306,7 +307,7 @@ def test_the_tables_on_choosing_are_those_of_the_paper_and_of_the_records():
 
 
 def test_no_figure_on_choosing_comes_from_elsewhere():
-    from pairtune.report.published import PUBLISHED
+    from lab.published import PUBLISHED
 
     known = {f"{score:.3f}" for one in PUBLISHED.values() for score in one.scores.values()} | {"0.055"}  # a temperature
     for name in shipped_recipes():
@@ -320,9 +321,10 @@ def test_no_figure_on_choosing_comes_from_elsewhere():
 
 def samples_by_task():
     """All runs of the records, by task and encoder: one sample for each recipe that was trained."""
-    from pairtune.recipe import Recipe
-    from pairtune.report.book import Book
-    from pairtune.reproduce.plan import settings_key
+    from lab.book import Book
+    from lab.plan import settings_key
+
+    from pairtune.runs.recipe import Recipe
 
     book = Book(ROOT / "results")
     all_recipes = [Recipe.model_validate(run.recipe) for run in book.runs]
@@ -335,8 +337,9 @@ def samples_by_task():
 
 def test_the_finer_figures_on_choosing_are_means_and_differences_of_the_records():
     """Those with four decimals: search candidates, dev, other encoders; and the intervals of differences."""
-    from pairtune.report.book import compare
-    from pairtune.tasks import TASKS
+    from lab.book import compare
+
+    from pairtune.data.datasets import TASKS
 
     page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
     asked = set(re.findall(r"([+−]\d\.\d{4}|\d\.\d{4}) \(([+−]\d\.\d{4}) to ([+−]\d\.\d{4})\)", page))

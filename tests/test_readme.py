@@ -50,8 +50,9 @@ def test_the_commands_of_the_readme_run_in_the_order_they_are_shown(tmp_path, ti
 
 
 def test_the_figures_of_the_readme_are_those_of_the_records():
-    from pairtune.recipe import read_recipe
-    from pairtune.report.book import Book
+    from lab.book import Book
+
+    from pairtune.runs.recipe import read_recipe
 
     book = Book(ROOT / "results")
     rows = re.findall(r"^\| .+ \| (\S+) \| \**([\d.]+)\** \| \**([\d.]+)\** \| `(\S+)` \| (\d+) \|$", README, flags=re.MULTILINE)

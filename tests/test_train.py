@@ -21,11 +21,10 @@ from safetensors.numpy import load_file
 from transformers import TrainerCallback
 
 from interrupts import heed_interrupts
+from pairtune.data.pairs import PairSet, Task
 from pairtune.errors import UserError
-from pairtune.pairs import PairSet, Task
-from pairtune.report.runs import summarise, table_of_runs
-from pairtune.results import read_records
-from pairtune.select import kept_run
+from pairtune.report.summary import summarize, table_of_runs
+from pairtune.runs.record import kept_run, read_records
 from pairtune.train import run, run_seeds
 from small import sentence, small_pairs, small_recipe
 
@@ -126,7 +125,7 @@ def test_a_joined_dev_is_trained_on_and_nothing_is_chosen_by_it(tmp_path, tiny_e
         for one, score in zip(runs, (0, 1), strict=True)
     ]
     assert kept_run(swapped) == 0 and kept_run([one.model_copy(update={"recipe": {}}) for one in swapped]) == 1
-    summary = summarise(runs)
+    summary = summarize(runs)
     assert summary["best_on_dev"] is summary["dev_mean"] is None and summary["model"] == runs[0].model
     columns = [column.header for column in table_of_runs(runs).columns]
     assert columns[-1] == "dev, trained on"
@@ -146,7 +145,7 @@ def test_a_joined_dev_is_refused_where_something_is_chosen_by_it(tmp_path, tiny_
 
 
 def test_without_checkpoints_a_run_ends_with_the_same_weights(tmp_path, tiny_encoder, small_task):
-    recipe = small_recipe(tiny_encoder, train={"rate": 5e-4, "epochs": 3})
+    recipe = small_recipe(tiny_encoder, train={"learning_rate": 5e-4, "epochs": 3})
     records = {
         kept: run(recipe, 1, out=tmp_path / kept, task=small_task, checkpoints=kept == "all", keep_model=kept != "scores")
         for kept in ("all", "model", "scores")
@@ -181,7 +180,7 @@ def test_checkpoints_that_a_killed_process_left_in_a_finished_run_are_dropped(tm
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_dropout_of_the_first_epoch_only_is_back_after_training(tmp_path, tiny_encoder, small_task, stopped):
-    from pairtune.sbert.encoder import load_encoder
+    from pairtune.encoders.loading import load_encoder
     from pairtune.sbert.trainer import make_trainer
 
     shares = []
@@ -193,7 +192,7 @@ def test_dropout_of_the_first_epoch_only_is_back_after_training(tmp_path, tiny_e
                 raise KeyboardInterrupt
 
     model = load_encoder(tiny_encoder, 16, "cpu")
-    order = {"by": "examples", "neighbours": 4, "encode": "reuse"}
+    order = {"by": "examples", "neighbors": 4, "encode": "reuse"}
     stage = small_recipe(tiny_encoder, train={"dropout": "first-epoch"}, order=order).stages[0]
     pairs = small_task.train
     dataset = Dataset.from_dict({"left": pairs.left, "right": pairs.right, "label": pairs.label})
@@ -208,7 +207,7 @@ def test_dropout_of_the_first_epoch_only_is_back_after_training(tmp_path, tiny_e
 
 
 def test_stages_follow_each_other_and_the_second_starts_where_the_first_ended(tmp_path, tiny_encoder, small_task):
-    stages = [{"loss": {"kind": "bsc"}}, {"loss": {"kind": "mse"}, "train": {"rate": 1e-9}}]
+    stages = [{"loss": {"kind": "bsc"}}, {"loss": {"kind": "mse"}, "train": {"learning_rate": 1e-9}}]
     staged = run(small_recipe(tiny_encoder, stages=stages), 1, out=tmp_path / "two", task=small_task)
     run(small_recipe(tiny_encoder, loss={"kind": "bsc"}), 1, out=tmp_path / "one", task=small_task)
     assert [(epoch.stage, epoch.epoch) for epoch in staged.epochs] == [(1, 1), (1, 2), (2, 1), (2, 2)]
@@ -282,7 +281,7 @@ def test_a_training_file_that_has_changed_is_not_gone_on_with(tmp_path, tiny_enc
 
 
 def test_a_training_file_is_mapped_not_loaded(tmp_path, small_task):
-    from pairtune.material import dataset_of_file
+    from pairtune.data.material import dataset_of_file
 
     write_parquet(tmp_path / "ordered.parquet", small_task.train)
     recipe = small_recipe("minilm", train={"file": str(tmp_path / "ordered.parquet"), "columns": ["q", "a", "y"]})
@@ -303,7 +302,7 @@ def test_a_training_file_is_mapped_not_loaded(tmp_path, small_task):
     ],
 )
 def test_a_training_file_that_does_not_fit_is_refused(tmp_path, small_task, train, message):
-    from pairtune.material import dataset_of_file
+    from pairtune.data.material import dataset_of_file
 
     write_parquet(tmp_path / "ordered.parquet", small_task.train)
     recipe = small_recipe("minilm", train={"file": str(tmp_path / "ordered.parquet"), **train})
@@ -328,7 +327,7 @@ def command(tmp_path, own_data, tiny_encoder):
     recipe = tmp_path / "small.toml"
     recipe.write_text(
         f'encoder = "{tiny_encoder}"\nignore = ["stone"]\n[loss]\nkind = "combo"\nlearn_temperature = true\n'
-        "[train]\nepochs = 3\nbatch = 4\nrate = 1e-4\nmax_length = 16\n"
+        "[train]\nepochs = 3\nbatch_size = 4\nlearning_rate = 1e-4\nmax_seq_length = 16\n"
     )
     program = [sys.executable, "-m", "pairtune", "train", str(recipe), "--data", str(own_data)]
     return [*program, "--left", "q", "--right", "a", "--label", "y"]

@@ -11,20 +11,21 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "BatchSoftmaxLoss": "pairtune.sbert.loss",
-    "ComboLoss": "pairtune.sbert.loss",
-    "PearsonLoss": "pairtune.sbert.loss",
+    "BatchSoftmaxLoss": "pairtune.sbert.losses",
+    "ComboLoss": "pairtune.sbert.losses",
+    "PearsonLoss": "pairtune.sbert.losses",
     "LearnedTemperature": "pairtune.sbert.temperature",
     "HardBatches": "pairtune.sbert.sampler",
     "Reorder": "pairtune.sbert.reorder",
     "PairEvaluator": "pairtune.sbert.evaluator",
-    "PairSet": "pairtune.pairs",
-    "Recipe": "pairtune.recipe",
-    "Task": "pairtune.pairs",
+    "PairSet": "pairtune.data.pairs",
+    "Recipe": "pairtune.runs.recipe",
+    "Task": "pairtune.data.pairs",
     "batch_softmax_loss": "pairtune.loss",
-    "load_encoder": "pairtune.sbert.encoder",
-    "load_task": "pairtune.tasks",
-    "read_recipe": "pairtune.recipe",
+    "load_encoder": "pairtune.encoders.loading",
+    "UserError": "pairtune.errors",
+    "load_task": "pairtune.data.datasets",
+    "read_recipe": "pairtune.runs.recipe",
     "run": "pairtune.train",
 }
 __all__ = sorted(_HOMES)

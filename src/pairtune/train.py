@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pairtune import __version__
+from pairtune.data.datasets import load_task
+from pairtune.data.filling import fill_dev
+from pairtune.data.material import check_candidates, note_splits, training_dataset
+from pairtune.data.pairs import Task
+from pairtune.data.splits import join_dev, rotate_dev
 from pairtune.errors import UserError
-from pairtune.folder import RunFolder, ask_for, write_whole
-from pairtune.material import check_candidates, note_splits, training_dataset
-from pairtune.pairs import Task
 from pairtune.progress import say
-from pairtune.recipe import Recipe, Stage
-from pairtune.results import Epoch, Run
-from pairtune.select import best_index, kept_run
-from pairtune.tasks import load_task
-from pairtune.tasks.fill import fill_dev
-from pairtune.tasks.rotate import join_dev, rotate_dev
+from pairtune.runs.folder import RunFolder, ask_for, write_whole
+from pairtune.runs.recipe import Recipe, Stage
+from pairtune.runs.record import Epoch, Run, best_index, kept_run
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -65,12 +64,12 @@ def run(
     checkpoints: after each epoch, to resume from; without them less is written, and an interrupted run begins anew.
     keep_model: without, the record and the scores are all that remains.
     """
-    from pairtune.sbert.encoder import load_encoder
-    from pairtune.sbert.ignore import give_tokenizer, ignoring
+    from pairtune.encoders.ignoring import give_tokenizer, ignoring
+    from pairtune.encoders.loading import load_encoder
     from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, write_evidence
 
     task = task or load_task(recipe.task)
-    folder, asked = RunFolder(out), ask_for(recipe, seed, task)
+    folder, asked = RunFolder(out), ask_for(recipe, seed, task.fingerprint(recipe.extra_splits))
     folder.check(asked, resume=resume, overwrite=overwrite)
     if folder.finished and not overwrite:
         folder.drop_checkpoints()
@@ -78,7 +77,7 @@ def run(
     task = arrange(task, recipe, seed)
     for note in task.notes:
         say(f"{task.name}: {note}")
-    model = load_encoder(recipe.encoder, recipe.stages[0].train.max_length)
+    model = load_encoder(recipe.encoder, recipe.stages[0].train.max_seq_length)
     tokenizer = ignoring(model.tokenizer, recipe.ignore) if recipe.ignore else model.tokenizer
     folder.begin(asked, overwrite=overwrite)  # not before all that can be refused has been
     say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
@@ -146,10 +145,10 @@ def train_stage(
         restore(model, folder / "model")
         return Trained(**_read_trained(done))
     stage = recipe.stages[number - 1]
-    model.max_seq_length = stage.train.max_length
+    model.max_seq_length = stage.train.max_seq_length
     dataset = training_dataset(model, task, stage, seed)
     clock = Clock(pairs_per_epoch=len(dataset))
-    watch = Watch(clock, stage.loss.threshold)
+    watch = Watch(clock, stage.loss.positive_above)
     progress = Progress(clock, title=f"stage {number} of {len(recipe.stages)}" if len(recipe.stages) > 1 else "training")
     callbacks = [clock, progress, watch]
     trainer = make_trainer(model, dataset, stage, task, seed, folder, callbacks, select=recipe.select, checkpoints=checkpoints)
@@ -196,7 +195,7 @@ def save_whole(model: SentenceTransformer, folder: Path) -> None:
 
 def restore(model: SentenceTransformer, folder: Path) -> None:
     """Give the model the weights of a saved one."""
-    from pairtune.sbert.encoder import load_encoder
+    from pairtune.encoders.loading import load_encoder
 
     model.load_state_dict(load_encoder(str(folder)).state_dict())
 
@@ -216,8 +215,8 @@ def explain_failure(problem: Exception, stage: Stage, folder: Path) -> None:
         ) from problem
     if type(problem).__name__ == "OutOfMemoryError":
         raise UserError(
-            f"a batch of {stage.train.batch} pairs does not fit into the device's memory: lower train.batch, "
-            f"or set loss.mini_batch (16, say) to go through it in parts"
+            f"a batch of {stage.train.batch_size} pairs does not fit into the device's memory: lower train.batch_size, "
+            f"or set loss.mini_batch_size (16, say) to go through it in parts"
         ) from problem
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
-from pairtune.cli import learning, reproducing, scoring, sharing, shuffling
+from pairtune.cli import learning, scoring, sharing, shuffling
 from pairtune.cli.common import app
 from pairtune.errors import UserError
 
-__all__ = ["app", "learning", "main", "reproducing", "scoring", "sharing", "shuffling"]
+__all__ = ["app", "learning", "main", "scoring", "sharing", "shuffling"]
 
 
 def main() -> NoReturn:

@@ -14,7 +14,7 @@ from rich.console import Console
 from pairtune.errors import UserError
 
 if TYPE_CHECKING:
-    from pairtune.pairs import Task
+    from pairtune.data.pairs import Task
 
 app = typer.Typer(
     help="Fine-tune sentence encoders to score pairs of texts.",
@@ -60,7 +60,7 @@ def share_cores() -> None:
 
 def read_own_data(data: Path | None, left: str, right: str, label: str | None) -> Task | None:
     """The user's own pairs as a task, where there are any."""
-    from pairtune.tasks.table import read_table
+    from pairtune.data.tables import read_table
 
     return None if data is None else read_table(data, left, right, label or None)
 
@@ -91,7 +91,7 @@ def parse_seeds(text: str) -> list[int]:
 
 def choose_task(name: str | None, own: Task | None) -> Task:
     """The user's own task, or the named one."""
-    from pairtune.tasks import load_task
+    from pairtune.data.datasets import load_task
 
     if (name is None) == (own is None):
         raise UserError("give either the name of a task (pairtune tasks lists them) or your own pairs with --data")

@@ -28,9 +28,9 @@ from pairtune.errors import UserError
 from pairtune.progress import say
 
 if TYPE_CHECKING:
-    from pairtune.pairs import Task
-    from pairtune.recipe import Recipe
-    from pairtune.results import Run
+    from pairtune.data.pairs import Task
+    from pairtune.runs.recipe import Recipe
+    from pairtune.runs.record import Run
 
 FEW = 200  # test pairs: below, the terminal points to the intervals
 
@@ -80,12 +80,12 @@ def recipes(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print docs/reference/settings.md: the settings.")] = False,
 ) -> None:
     """List the shipped recipes, print one of them, or say what a recipe may have."""
-    from pairtune.recipe import find_recipe, shipped_recipes
+    from pairtune.runs.recipe import find_recipe, shipped_recipes
 
     if name is not None and (settings or markdown):
         raise UserError(f"--settings are those of any recipe, not of {name}: give one of the two")
     if settings or markdown:
-        from pairtune.report.settings_page import make_settings_page, setting_grids
+        from pairtune.report.reference import make_settings_page, setting_grids
 
         if markdown:
             print(make_settings_page(), end="")
@@ -112,17 +112,19 @@ def inspect(
     as_json: JsonFlag = False,
 ) -> None:
     """Show what the batches of each order are like, before training anything."""
-    from pairtune.inspection import inspect_recipe
-    from pairtune.report.batches import describe_hardest, summarise_orders, table_of_orders
+    from pairtune.data.inspection import inspect_recipe
+    from pairtune.report.orders import describe_hardest, summarize_orders, table_of_orders
 
     own = read_own_data(data, left, right, label)
     say_notes(own)
     chosen = choose_recipe(recipe, own, settings or (), "inspect")
     material, found = inspect_recipe(chosen, own or choose_task(chosen.task, None), pairs)
     if as_json:
-        print(json.dumps(summarise_orders(found)))
+        print(json.dumps(summarize_orders(found)))
         return
-    screen.print(table_of_orders(found, f"{chosen.name}: {len(material):,} pairs in batches of {chosen.stages[0].train.batch}"))
+    screen.print(
+        table_of_orders(found, f"{chosen.name}: {len(material):,} pairs in batches of {chosen.stages[0].train.batch_size}")
+    )
     for name, one in found.items():
         if one.hardest:  # a plain order has no groups
             print(f"\nhardest groups by {name}\n{describe_hardest(one, material.left, material.right)}")
@@ -131,8 +133,8 @@ def inspect(
 @app.command()
 def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo"), as_json: JsonFlag = False) -> None:
     """Train the default encoder to find a function from what it does, and show the difference."""
-    from pairtune.demo import show_searches
-    from pairtune.recipe import read_recipe
+    from pairtune.cli.showing import show_searches
+    from pairtune.runs.recipe import read_recipe
     from pairtune.train import run_seeds
 
     runs = run_seeds(read_recipe("stdlib/demo"), (1,), out=out, resume=True)
@@ -146,7 +148,7 @@ def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("r
 
 def choose_recipe(name: str | None, own: Task | None, overrides: Sequence[str], what: str) -> Recipe:
     """The named recipe; for one's own pairs, one that contrasts them, and learns their labels too where there are any."""
-    from pairtune.recipe import read_recipe
+    from pairtune.runs.recipe import read_recipe
 
     if name is None and own is None:
         raise UserError(f"nothing to {what}: name a recipe (pairtune recipes lists them), or give your own pairs with --data")
@@ -157,11 +159,11 @@ def choose_recipe(name: str | None, own: Task | None, overrides: Sequence[str], 
 def print_runs(runs: list[Run], folder: Path, as_json: bool) -> None:
     """Before and after for every seed, their mean, and where the model is; the page that shows more is written here."""
     from pairtune.report.page import write_reports
-    from pairtune.report.runs import summarise, table_of_runs
+    from pairtune.report.summary import summarize, table_of_runs
 
     page = write_reports(folder, [run.seed for run in runs])
     if as_json:
-        print(json.dumps({**summarise(runs), "report": os.fspath(page)}))
+        print(json.dumps({**summarize(runs), "report": os.fspath(page)}))
         return
     screen.print(table_of_runs(runs))
     if (tested := runs[0].pairs["test"]) < FEW:

@@ -40,7 +40,7 @@ Quick = Annotated[
 @app.command()
 def tasks(as_json: JsonFlag = False) -> None:
     """List the tasks: found where, rows per split, or how to get them."""
-    from pairtune.tasks import TASKS, task_status
+    from pairtune.data.datasets import TASKS, task_status
 
     found = {name: task_status(name) for name in TASKS}
     if as_json:
@@ -91,15 +91,15 @@ def metrics(
     as_json: JsonFlag = False,
 ) -> None:
     """Score any system's numbers, so that BM25 or a cross-encoder stands on the same footing."""
+    from pairtune.data.files import read_scores
     from pairtune.metrics import best_threshold, score_split
-    from pairtune.tasks.scores import read_scores
 
     chosen = choose_task(task, None)
     pairs = chosen.split(split)
     threshold = None
     if dev_scores is not None and "F1" in chosen.metrics:
-        threshold = best_threshold(read_scores(dev_scores, chosen.dev), chosen.dev.positives(chosen.threshold))
-    values = score_split(pairs, read_scores(scores, pairs), chosen.metrics, positive_above=chosen.threshold, threshold=threshold)
+        threshold = best_threshold(read_scores(dev_scores, chosen.dev), chosen.dev.positives(chosen.positive_above))
+    values = score_split(pairs.gold(chosen.positive_above), read_scores(scores, pairs), chosen.metrics, threshold=threshold)
     print_scores(values, as_json)
     if "F1" in chosen.metrics and threshold is None:
         print("F1 needs a threshold from dev: give --dev-scores; F1@best is chosen on the scored set itself", file=sys.stderr)
@@ -115,12 +115,12 @@ def score(
     as_json: JsonFlag = False,
 ) -> None:
     """Print the score of a pair of texts, or of every pair of a file, one per line."""
-    from pairtune.tasks.table import read_pairs
+    from pairtune.data.tables import read_pairs
 
     if file is None and not (left.strip() and right.strip()):
         raise UserError("nothing to score: give both --left TEXT and --right TEXT, or a file of pairs")
     lefts, rights = read_pairs(file, left or "left", right or "right") if file else ([left], [right])
-    from pairtune.sbert.evaluator import score_pairs
+    from pairtune.encoders.embedding import score_pairs
 
     values = [round(float(value), 6) for value in score_pairs(load(model, quick), lefts, rights)]
     print(json.dumps({"scores": values}) if as_json else "\n".join(f"{value:.6f}" for value in values))
@@ -137,8 +137,8 @@ def search(
     as_json: JsonFlag = False,
 ) -> None:
     """Find the nearest texts of a corpus; the index is kept beside it."""
-    from pairtune.sbert.search import open_index
-    from pairtune.tasks.table import read_texts
+    from pairtune.data.tables import read_texts
+    from pairtune.encoders.index import open_index
 
     texts = read_texts(corpus, column)
     encoder = load(model, quick)
@@ -153,11 +153,11 @@ def search(
 
 def load(model: str, quick: bool) -> SentenceTransformer:
     """The encoder that scores, on OpenVINO if it shall be quick."""
-    from pairtune.sbert.encoder import load_encoder
+    from pairtune.encoders.loading import load_encoder
 
     if not quick:
         return load_encoder(model)
-    from pairtune.sbert.quick import quicken
+    from pairtune.encoders.openvino import quicken
 
     return quicken(load_encoder(model, device="cpu"))
 

@@ -60,7 +60,7 @@ def export(
     """Write a model for another runtime, and check that it encodes as before."""
     if onnx == openvino:
         raise UserError("say for which runtime: --onnx or --openvino, one of them")
-    from pairtune.sbert.export import export_model
+    from pairtune.encoders.export import export_model
 
     folder = out or Path(f"{model.rstrip('/')}-{'onnx' if onnx else 'openvino'}")
     print_scores({"lowest cosine": export_model(model, folder, "onnx" if onnx else "openvino")}, as_json)

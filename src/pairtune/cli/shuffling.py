@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def shuffle(
     source: Annotated[str, typer.Argument(metavar="IN", help="Parquet: a file, a folder or a glob.")],
     target: Annotated[str, typer.Argument(metavar="OUT", help="The ordered file (a folder of parts with Spark).")],
-    by: Annotated[str, typer.Option(help="words, clusters, neighbours or random.")] = "words",
+    by: Annotated[str, typer.Option(help="words, clusters, neighbors or random.")] = "words",
     column: Annotated[str | None, typer.Option(help="The column that holds what rows may share.")] = None,
     group_size: Annotated[int, typer.Option(help="How many rows that share something stand together.")] = 8,
     shingle: Annotated[int, typer.Option(help="How many words two rows must share.")] = 1,
@@ -54,9 +54,9 @@ def prepare(
     source: Annotated[str, typer.Argument(metavar="IN", help="Parquet: a file, a folder or a glob.")],
     target: Annotated[str, typer.Argument(metavar="OUT", help="The prepared file, for `pairtune shuffle --prepared`.")],
     column: Annotated[str, typer.Option(help="The column that holds what rows may share.")],
-    by: Annotated[str, typer.Option(help="words, clusters or neighbours.")] = "words",
+    by: Annotated[str, typer.Option(help="words, clusters or neighbors.")] = "words",
     clusters: Annotated[int, typer.Option(help="By clusters of vectors: how many, 0 for √N.")] = 0,
-    neighbours: Annotated[int, typer.Option(help="By neighbours of vectors: how many.")] = 8,
+    neighbors: Annotated[int, typer.Option(help="By neighbors of vectors: how many.")] = 8,
     seed: Annotated[int, typer.Option(help="Seed of the clustering.")] = 0,
     memory: Annotated[str | None, typer.Option(help="What the engine may hold in memory: 2GB.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
@@ -64,6 +64,6 @@ def prepare(
     """Do once what a shuffle needs for every epoch: find the words of each row."""
     from pairtune.engines import prepare as prepare_files
 
-    options = {"clusters": clusters, "neighbours": neighbours, "seed": seed, "memory": memory, "overwrite": overwrite}
+    options = {"clusters": clusters, "neighbors": neighbors, "seed": seed, "memory": memory, "overwrite": overwrite}
     prepare_files(source, target, by=by, column=column, **options)  # type: ignore[arg-type]
     print(target)

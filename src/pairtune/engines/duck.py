@@ -12,11 +12,10 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 
-from pairtune.engines.columns import STAMP, Keys, keys_of, make_stamp
-from pairtune.engines.files import Source, open_source, written_aside
-from pairtune.engines.job import Job, memory_bytes
-from pairtune.engines.query import DUCKDB, Kind, count_columns, order_query, words_query
-from pairtune.engines.vectors import write_vector_words
+from pairtune.engines.job import STAMP, Job, Keys, Kind, keys_of, make_stamp, memory_bytes
+from pairtune.engines.parquet import Source, open_source, written_aside
+from pairtune.engines.query import DUCKDB, count_columns, order_query, words_query
+from pairtune.engines.vector_words import write_vector_words
 from pairtune.errors import UserError
 from pairtune.progress import say, track
 
@@ -49,7 +48,7 @@ def shuffle_with_duckdb(job: Job) -> dict[str, int]:
 
 
 def write_words(source: Source, column: str, kind: Kind, scratch: Path, memory: str | None) -> None:
-    """Tokenise once: a Parquet file `result` with the words of every row, in the rows' order."""
+    """Tokenize once: a Parquet file `result` with the words of every row, in the rows' order."""
     query = f"SELECT words FROM ({words_query(DUCKDB, _rows(source, column), kind)})"
     with _connected(scratch, memory) as database:
         _write(database, query, scratch / "result", f"reading the words of {source.rows:,} rows", make_stamp(source))

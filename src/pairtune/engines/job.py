@@ -1,15 +1,21 @@
-"""What to shuffle and how, and what came out of it."""
+"""What to shuffle and how, which columns it may be shuffled by, and what came out of it."""
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
+from pairtune.engines.parquet import Source, open_source
 from pairtune.errors import UserError
 
-By = Literal["words", "clusters", "neighbours", "random"]
+if TYPE_CHECKING:
+    import pyarrow as pa
 
+By = Literal["words", "clusters", "neighbors", "random"]
+
+Kind = Literal["text", "words", "value", "ids"]  # how the values of a column are read as words
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 
@@ -68,3 +74,81 @@ def memory_bytes(memory: str | None) -> int | None:
     if not match or not float(match[1]):
         raise UserError(f"memory is {memory!r}; give a size such as 2GB or 500MB")
     return int(float(match[1]) * UNITS[match[2]])
+
+
+STAMP = b"pairtune"  # the key of a prepared file's metadata that tells what it was prepared from
+
+EXPECTED: dict[By, str] = {
+    "words": "a text, or a list of words",
+    "clusters": "the number or name of a cluster, or a vector (a list of floats)",
+    "neighbors": "a list of row numbers, or a vector (a list of floats)",
+}
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Where the words of the rows are: in which column of which files, and of what kind; no column for a random order."""
+
+    source: Source
+    column: str | None
+    kind: Kind | Literal["vector"] | None
+
+
+def keys_of(job: Job, source: Source) -> Keys:
+    """The column that the job names, or the one of its prepared file, which must have been made from this source."""
+    if job.by == "random":
+        return Keys(source, None, None)
+    if job.prepared is not None:
+        prepared = open_source(job.prepared)
+        _check_stamp(prepared, source)
+        return Keys(prepared, "words", "words")
+    assert job.column is not None
+    return Keys(source, job.column, kind_of_column(source, job.by, job.column))
+
+
+def kind_of_column(source: Source, by: By, column: str) -> Kind | Literal["vector"]:
+    """What the column's values are to be read as, or a refusal that says which columns would do."""
+    if column not in source.schema.names:
+        raise UserError(f"{source.name} has no column {column!r}; there are: {', '.join(source.schema.names)}")
+    kind = _kind(by, source.schema.field(column).type)
+    if kind is None:
+        fitting = [field.name for field in source.schema if _kind(by, field.type)]
+        advice = f"columns that would do: {', '.join(fitting)}" if fitting else "no column here would do"
+        given = source.schema.field(column).type
+        raise UserError(f"column {column!r} of {source.name} is of type {given}; by {by} reads {EXPECTED[by]}; {advice}")
+    return kind
+
+
+def _kind(by: By, column: pa.DataType) -> Kind | Literal["vector"] | None:
+    import pyarrow.types as types
+
+    def is_text(kind: pa.DataType) -> bool:
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        return types.is_string(kind) or types.is_large_string(kind)
+
+    is_list = types.is_list(column) or types.is_large_list(column) or types.is_fixed_size_list(column)
+    if by == "words":
+        return "text" if is_text(column) else "words" if is_list and is_text(column.value_type) else None
+    if is_list and types.is_floating(column.value_type):
+        return "vector"
+    if by == "clusters":
+        return "value" if is_text(column) or types.is_integer(column) else None
+    return "ids" if is_list and types.is_integer(column.value_type) else None
+
+
+def make_stamp(source: Source) -> dict[bytes, bytes]:
+    """What a prepared file says about where it came from."""
+    return {STAMP: json.dumps({"source": source.name, "files": source.stamp}).encode()}
+
+
+def _check_stamp(prepared: Source, source: Source) -> None:
+    import pyarrow.parquet as pq
+
+    stamp = (pq.read_schema(prepared.files[0]).metadata or {}).get(STAMP)
+    if stamp is None or prepared.schema.names != ["words"]:
+        raise UserError(f"{prepared.name} is not a prepared file: make one with prepare")
+    made = json.loads(stamp)
+    if made["files"] != source.stamp:
+        raise UserError(
+            f"{prepared.name} was prepared from {made['source']}; {source.name} is not that, or has changed: prepare again"
+        )

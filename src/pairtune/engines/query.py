@@ -9,12 +9,9 @@ h is the first 15 hexadecimal digits of MD5 as a BIGINT: the only source of chan
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-from pairtune.engines.job import Job
-from pairtune.ordering.stopwords import STOP_WORDS
-
-Kind = Literal["text", "words", "value", "ids"]
+from pairtune.engines.job import Job, Kind
+from pairtune.ordering.shingles import STOP_WORDS
 
 LETTERS = r"\p{L}\p{M}\p{N}"
 WORD, SPACE = f"[{LETTERS}]+", f"[^{LETTERS}]+"

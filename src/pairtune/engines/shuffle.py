@@ -1,13 +1,12 @@
-"""Fast shuffling of files (Algorithm 2): rows that share a word, a cluster or a neighbour come to stand together."""
+"""Fast shuffling of files (Algorithm 2): rows that share a word, a cluster or a neighbor come to stand together."""
 
 from __future__ import annotations
 
 import time
 from typing import Literal
 
-from pairtune.engines.columns import EXPECTED, kind_of_column
-from pairtune.engines.files import open_source, written_aside
-from pairtune.engines.job import By, Job, ShuffleReport, memory_bytes
+from pairtune.engines.job import EXPECTED, By, Job, ShuffleReport, kind_of_column, memory_bytes
+from pairtune.engines.parquet import open_source, written_aside
 from pairtune.errors import UserError
 from pairtune.progress import say
 
@@ -33,7 +32,7 @@ def shuffle(
     """Write the rows of Parquet files so that groups of `group_size` that share a shingle stand together, in random order.
 
     source: a file, a folder or a glob. target: a Parquet file; on Spark a folder of part files, in order by name.
-    by, column: words of a text, clusters (numbers, names, or vectors to cluster), neighbours (row numbers, or vectors to
+    by, column: words of a text, clusters (numbers, names, or vectors to cluster), neighbors (row numbers, or vectors to
     search), or random, which needs no column. shingle: how many words two rows must share. prepared: the file that
     `prepare` made from this source, instead of a column. rows_only: write the row numbers only, as column `row`.
     memory: what the engine may hold, such as 2GB; the rest spills beside the target. master: where Spark runs.
@@ -73,7 +72,7 @@ def prepare(
     column: str,
     by: By = "words",
     clusters: int = 0,
-    neighbours: int = 8,
+    neighbors: int = 8,
     seed: int = 0,
     memory: str | None = None,
     overwrite: bool = False,
@@ -81,20 +80,20 @@ def prepare(
     """Do once what does not change from epoch to epoch: write the words of every row, for `shuffle(prepared=...)`.
 
     target: a Parquet file with one column, `words`, row by row of the source. From a column of vectors, the word is the
-    nearest of `clusters` k-means centroids (0: √N of them), or the words are the nearest `neighbours` rows.
+    nearest of `clusters` k-means centroids (0: √N of them), or the words are the nearest `neighbors` rows.
     """
     if by not in EXPECTED:
         raise UserError(f"by is {by!r}; what can be prepared: {', '.join(EXPECTED)}")
-    if clusters < 0 or neighbours < 1:
-        raise UserError(f"clusters is {clusters} and neighbours is {neighbours}; give at least 0 (for √N) and at least 1")
+    if clusters < 0 or neighbors < 1:
+        raise UserError(f"clusters is {clusters} and neighbors is {neighbors}; give at least 0 (for √N) and at least 1")
     memory_bytes(memory)
     opened = open_source(source)
     kind = kind_of_column(opened, by, column)
     with written_aside(target, source, overwrite) as scratch:
         if kind == "vector":
-            from pairtune.engines.vectors import write_vector_words
+            from pairtune.engines.vector_words import write_vector_words
 
-            sizes = {"clusters": clusters, "neighbours": neighbours}
+            sizes = {"clusters": clusters, "neighbors": neighbors}
             write_vector_words(opened, column, scratch / "result", by=by, seed=seed, memory=memory, **sizes)
         else:
             from pairtune.engines.duck import write_words

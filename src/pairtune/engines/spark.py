@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from pairtune.engines.columns import Keys, keys_of
-from pairtune.engines.files import Source, open_source, written_aside
-from pairtune.engines.job import Job, memory_bytes
+from pairtune.engines.job import Job, Keys, keys_of, memory_bytes
+from pairtune.engines.parquet import Source, open_source, written_aside
 from pairtune.engines.query import SPARK, count_columns, order_query
 from pairtune.errors import UserError
 from pairtune.progress import say

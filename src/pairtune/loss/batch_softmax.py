@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from pairtune.errors import UserError
-from pairtune.loss.choose import fuse, suits
-from pairtune.loss.normalise import NORMALISATIONS
-from pairtune.loss.plan import make_plan
+from pairtune.loss.large.layout import make_plan
+from pairtune.loss.large.paths import fuse, suits
 from pairtune.loss.terms import (
+    NORMALIZATIONS,
     check_sides,
     exact,
     hide_known_positives,
@@ -23,7 +23,7 @@ from pairtune.loss.terms import (
 )
 
 CHOICES: dict[str, Collection[str]] = {
-    "normalise": NORMALISATIONS,
+    "normalize": NORMALIZATIONS,
     "reduction": ("sum", "mean"),
     "directions": ("both", "left", "right"),
     "duplicates": ("keep", "mask"),
@@ -36,8 +36,8 @@ def batch_softmax_loss(
     labels: Tensor | None = None,
     *,
     temperature: float | Tensor = 0.1,
-    normalise: str = "l2",
-    threshold: float = 0.5,
+    normalize: str = "l2",
+    positive_above: float = 0.5,
     reduction: str = "sum",
     directions: str = "both",
     duplicates: str = "keep",
@@ -51,7 +51,7 @@ def batch_softmax_loss(
     L0 = 1/m Σᵢ [yᵢ > t] (log Σⱼ exp Sᵢⱼ − Sᵢᵢ) with S = QAᵀ/τ, and L1 is the same of Sᵀ (eq. 1–3).
     Pairs with yᵢ ≤ t have no term of their own but stay in every sum over j.
 
-    left, right: (m, n), Q and A before normalisation. labels: (m,), or None when all pairs are positive.
+    left, right: (m, n), Q and A before normalization. labels: (m,), or None when all pairs are positive.
     temperature: τ, a number or a tensor with one value. reduction: "sum" is the paper's, "mean" averages the directions.
     directions: "left" is L0 alone, "right" is L1 alone. duplicates: "keep" is eq. 1 as it stands (eq. 4–5), "mask"
     drops from the sums over j what `hide_known_positives` says; it needs the ids, where equal means the same text.
@@ -59,21 +59,21 @@ def batch_softmax_loss(
     encodings differ): a large batch then computes with each text once, and finds the gradient of its copies on one of them.
     fast=False keeps to the plain path below; otherwise `fuse` may take another, with the same result.
     """
-    check_choices(normalise=normalise, reduction=reduction, directions=directions, duplicates=duplicates)
+    check_choices(normalize=normalize, reduction=reduction, directions=directions, duplicates=duplicates)
     check_temperature(temperature)
     check_sides(left, right)
-    positive = positives(labels, threshold, left)
+    positive = positives(labels, positive_above, left)
     needing = {'duplicates="mask"': duplicates == "mask", "shared_vectors": shared_vectors}
     ids = _check_ids(left_ids, right_ids, left, [name for name, asked in needing.items() if asked])
     if fast and suits(left, right):
         mask = duplicates == "mask"
         plan = make_plan(positive, ids, directions, everything=labels is None, mask=mask, merge=shared_vectors)
         divisor = len(left) * (2 if reduction == "mean" and directions == "both" else 1)
-        fused = fuse(left, right, temperature, plan, normalise, divisor) if plan else None
+        fused = fuse(left, right, temperature, plan, normalize, divisor) if plan else None
         if fused is not None:
             return fused
     left, right = exact(left, right)
-    scale = NORMALISATIONS[normalise]
+    scale = NORMALIZATIONS[normalize]
     with without_autocast(left):
         scores = similarity(scale(left), scale(right), temperature)  # (m, m)
         if duplicates == "mask" and ids:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from pairtune.loss.normalise import scale_rows
-from pairtune.loss.terms import exact, flat_labels, without_autocast
+from pairtune.loss.terms import exact, flat_labels, scale_rows, without_autocast
 
 CONSTANT = 1e-6  # values whose deviation is this small beside the largest of them differ by rounding only
 

@@ -1,13 +1,72 @@
-"""What the losses are made of: similarities, which pairs are positive, and the softmax term of one direction."""
+"""What the losses are made of: scaled embeddings, similarities, which pairs are positive, the softmax term of one direction."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor
 
 from pairtune.errors import UserError
+
+CONSTANT = 1e-5  # a coordinate whose range is this small beside its largest value differs by rounding only
+DEAD = 1e-2  # one this small beside the others, on average, carries nothing: all-MiniLM-L6-v2 has three, of 1e-33 to 1e-8
+
+
+def scale_rows(vectors: Tensor) -> Tensor:
+    """Each row divided by its L2 norm: dot products become cosines. (m, n) to (m, n); a row of zeros stays zeros."""
+    return _divide(vectors, torch.linalg.vector_norm(vectors, dim=1, keepdim=True))
+
+
+def scale_coordinates(vectors: Tensor) -> Tensor:
+    """Each coordinate divided by its L2 norm over the batch. A dead one stays. (m, n) to (m, n)."""
+    return _divide_alive(vectors, torch.linalg.vector_norm(vectors, dim=0, keepdim=True))
+
+
+def stretch_coordinates(vectors: Tensor) -> Tensor:
+    """Each coordinate stretched to 0…1 over the batch, (x − min) / (max − min). A constant one becomes 0. (m, n) to (m, n)."""
+    return _divide_alive(vectors - vectors.amin(dim=0, keepdim=True), _range(vectors))
+
+
+def divide_by_range(vectors: Tensor) -> Tensor:
+    """Each coordinate divided by its range over the batch, x / (max − min). A constant one stays. (m, n) to (m, n).
+
+    The paper says min-max; its released code does not subtract the minimum, and PFCC-S and QQP were trained so.
+    """
+    return _divide_alive(vectors, _range(vectors))
+
+
+def keep(vectors: Tensor) -> Tensor:
+    """The vectors as they are."""
+    return vectors
+
+
+NORMALIZATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "l2": scale_rows,
+    "l2-batch": scale_coordinates,
+    "minmax-batch": stretch_coordinates,
+    "range-batch": divide_by_range,
+    "none": keep,
+}
+
+
+def _range(vectors: Tensor) -> Tensor:
+    """max − min of each coordinate, and 0 where that is only rounding. (m, n) to (1, n)."""
+    high, low = vectors.amax(dim=0, keepdim=True), vectors.amin(dim=0, keepdim=True)
+    noise = CONSTANT * vectors.detach().abs().amax(dim=0, keepdim=True)
+    return torch.where(high - low > noise, high - low, 0)
+
+
+def _divide_alive(vectors: Tensor, divisor: Tensor) -> Tensor:
+    # what is divided by almost nothing has a gradient of 1/almost nothing: after clipping, no other is left
+    alive = divisor.detach() > DEAD * divisor.detach().mean()
+    return _divide(vectors, torch.where(alive, divisor, 0))
+
+
+def _divide(vectors: Tensor, divisor: Tensor) -> Tensor:
+    # a divisor of 0 counts as 1: an epsilon there would give finite values but gradients of 1/epsilon
+    return vectors / torch.where(divisor > torch.finfo(vectors.dtype).tiny, divisor, 1)
 
 
 def similarity(left: Tensor, right: Tensor, temperature: float | Tensor) -> Tensor:
@@ -43,11 +102,11 @@ def hide_known_positives(similarity: Tensor, positive: Tensor, left_ids: Tensor,
     return similarity.masked_fill(hidden, -torch.inf)
 
 
-def positives(labels: Tensor | None, threshold: float, like: Tensor) -> Tensor:
+def positives(labels: Tensor | None, positive_above: float, like: Tensor) -> Tensor:
     """Which of the m pairs of `like` are positive: y > t, strictly, or all of them without labels. (m,) bool."""
     if labels is None:
         return torch.ones(len(like), dtype=torch.bool, device=like.device)
-    return flat_labels(labels, like) > threshold
+    return flat_labels(labels, like) > positive_above
 
 
 def flat_labels(labels: Tensor, like: Tensor) -> Tensor:
@@ -60,7 +119,7 @@ def flat_labels(labels: Tensor, like: Tensor) -> Tensor:
 
 
 def check_labels(labels: Tensor) -> None:
-    """Refuse NaN, which no comparison with a threshold would notice."""
+    """Refuse NaN, which no comparison would notice."""
     bad = labels.reshape(-1).isnan()
     if bad.any():
         raise UserError(f"the label of pair {int(bad.nonzero()[0])} of the batch is NaN: give every pair a number")

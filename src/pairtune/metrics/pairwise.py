@@ -1,4 +1,4 @@
-"""Metrics over all pairs at once: correlation with the labels, and the separation of two classes."""
+"""Metrics over all pairs at once: correlation with the labels, the separation of two classes, F1 and its threshold."""
 
 from __future__ import annotations
 
@@ -28,3 +28,31 @@ def average_precision(scores: np.ndarray, positive: np.ndarray) -> float:
 
 def _constant(values: np.ndarray) -> bool:
     return len(values) == 0 or bool(np.all(values == values[0]))
+
+
+def f1_at(scores: np.ndarray, positive: np.ndarray, threshold: float) -> float:
+    """F1 of calling positive every pair whose score lies above the threshold; 0 when none is right.
+
+    >>> f1_at(np.array([0.9, 0.4, 0.1]), np.array([True, True, False]), 0.5)
+    0.6666666666666666
+    """
+    called = scores > threshold
+    right = int(np.sum(called & positive))
+    return 2 * right / (int(called.sum()) + int(positive.sum())) if right else 0.0
+
+
+def best_threshold(scores: np.ndarray, positive: np.ndarray) -> float:
+    """The threshold with the highest F1, half-way between two neighboring scores so that it carries over.
+
+    Equal scores are never parted; among equally good thresholds the highest is taken.
+    """
+    if not positive.any():
+        return float(scores.max()) if len(scores) else 0.0
+    falling = np.argsort(-scores, kind="stable")
+    ranked = scores[falling]
+    right = np.cumsum(positive[falling])
+    f1 = 2 * right / (np.arange(1, len(ranked) + 1) + positive.sum())
+    below = np.append(ranked[1:], -np.inf)
+    f1[ranked == below] = -1.0  # no threshold lies between two equal scores
+    cut = int(np.argmax(f1))
+    return float(ranked[cut] - 1e-6 if np.isinf(below[cut]) else (ranked[cut] + below[cut]) / 2)

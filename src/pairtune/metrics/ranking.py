@@ -7,14 +7,41 @@ another system's rank) must not leak into the score.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import ir_measures
 import numpy as np
 from ir_measures import AP, RR, P, nDCG
 
-from pairtune.pairs import PairSet
-
 MEASURES = {"MAP": lambda cut: AP, "MRR": lambda cut: RR, "P": lambda cut: P @ cut, "nDCG": lambda cut: nDCG @ cut}
+
+
+@dataclass(frozen=True, eq=False)
+class Gold:
+    """What is known of N pairs, each (N,): label from 0 to 1, query, grade on the data's own scale.
+
+    Pairs whose label lies above `positive_above` are positive. right, corpus: in a search, the right texts, and all texts
+    that are searched in.
+    """
+
+    label: np.ndarray
+    query: np.ndarray
+    grade: np.ndarray
+    positive_above: float = 0.5
+    right: Sequence[str] = ()
+    corpus: Sequence[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    @property
+    def positive(self) -> np.ndarray:
+        """(N,) bool."""
+        return self.label > self.positive_above
+
+    def take(self, rows: np.ndarray) -> Gold:
+        """The pairs at these rows, without a corpus."""
+        return Gold(self.label[rows], self.query[rows], self.grade[rows], self.positive_above)
 
 
 def distinct_queries(query: np.ndarray) -> list[str]:
@@ -22,7 +49,7 @@ def distinct_queries(query: np.ndarray) -> list[str]:
     return list(dict.fromkeys(query.tolist()))
 
 
-def rank_candidates(name: str, cut: int, query: np.ndarray, gain: np.ndarray, scores: np.ndarray) -> np.ndarray:
+def rank_by_query(name: str, cut: int, query: np.ndarray, gain: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """One value per query of MAP, MRR, P or nDCG, by ir_measures.
 
     gain: (N,) whole numbers ≥ 0; for all but nDCG a candidate is relevant when its gain is above 0.
@@ -43,11 +70,11 @@ def _tie_breaking_names(gain: np.ndarray) -> list[str]:
     return [f"{top - int(g):09d}-{row:09d}" for row, g in enumerate(gain)]
 
 
-def find_hits(pairs: PairSet, positive_above: float) -> list[np.ndarray]:
+def find_hits(gold: Gold) -> list[np.ndarray]:
     """For each query, the columns of the corpus that hold a right answer to it."""
-    column = {text: place for place, text in enumerate(pairs.corpus or ())}
-    hits: dict[str, list[int]] = {query: [] for query in distinct_queries(pairs.query)}
-    for query, right, positive in zip(pairs.query, pairs.right, pairs.positives(positive_above), strict=True):
+    column = {text: place for place, text in enumerate(gold.corpus or ())}
+    hits: dict[str, list[int]] = {query: [] for query in distinct_queries(gold.query)}
+    for query, right, positive in zip(gold.query, gold.right, gold.positive, strict=True):
         if positive and right in column:
             hits[query].append(column[right])
     return [np.unique(np.array(columns, np.int64)) for columns in hits.values()]

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pairtune.errors import UserError
-from pairtune.ordering.clusters import order_by_clusters
 from pairtune.ordering.examples import order_by_examples
-from pairtune.ordering.hashing import epoch_seed
-from pairtune.ordering.neighbours import order_by_neighbours
+from pairtune.ordering.hashing import epoch_seed, order_original, order_uniformly
 from pairtune.ordering.order import Order, Side
-from pairtune.ordering.plain import order_original, order_uniformly
-from pairtune.ordering.words import order_by_words
-from pairtune.recipe import OrderSettings
+from pairtune.ordering.shingles import order_by_clusters, order_by_neighbors, order_by_words
+from pairtune.runs.recipe import OrderSettings
 
 __all__ = ["ORDERINGS", "Order", "Ordering", "Side", "advise", "check_controls", "epoch_seed", "order_pairs"]
 
@@ -36,7 +33,7 @@ ORDERINGS = {
     "examples": Ordering(order_by_examples, "vectors", CONTROLS),
     "words": Ordering(order_by_words, "texts", ("drop_identical",)),
     "clusters": Ordering(order_by_clusters, "vectors", ("drop_identical",)),
-    "neighbours": Ordering(order_by_neighbours, "vectors", CONTROLS),
+    "neighbors": Ordering(order_by_neighbors, "vectors", CONTROLS),
 }
 
 
@@ -57,10 +54,10 @@ def check_controls(settings: OrderSettings) -> None:
                 f"order.{name} is {value!r}, but the order by {settings.by!r} does not look at it: "
                 f"leave it out, or take one of: {heeding}"
             )
-    if settings.by == "examples" and settings.skip_nearest >= settings.neighbours:
+    if settings.by == "examples" and settings.skip_nearest >= settings.neighbors:
         raise UserError(
-            f"order.skip_nearest is {settings.skip_nearest}, but only the {settings.neighbours} nearest are looked at, "
-            f"so that every pair would stand alone: raise order.neighbours, or skip fewer"
+            f"order.skip_nearest is {settings.skip_nearest}, but only the {settings.neighbors} nearest are looked at, "
+            f"so that every pair would stand alone: raise order.neighbors, or skip fewer"
         )
 
 
@@ -72,8 +69,8 @@ def advise(side: Side, settings: OrderSettings) -> list[str]:
         return notes
     if settings.group > count:
         notes.append(f"order.group is {settings.group}, but there are only {count} pairs: a group holds all of them at most")
-    if settings.by == "examples" and settings.neighbours > count - 1:
-        notes.append(f"order.neighbours is {settings.neighbours}, but a pair has only {count - 1} others: all are looked at")
+    if settings.by == "examples" and settings.neighbors > count - 1:
+        notes.append(f"order.neighbors is {settings.neighbors}, but a pair has only {count - 1} others: all are looked at")
     if settings.by == "clusters" and settings.clusters > len(side.texts):
         notes.append(
             f"order.clusters is {settings.clusters}, but there are only {len(side.texts)} distinct texts: as many clusters"

@@ -1,4 +1,4 @@
-"""Algorithm 1, example-based shuffling: a pair and its nearest unused neighbours form a group."""
+"""Algorithm 1, example-based shuffling: a pair and its nearest unused neighbors form a group."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from itertools import chain
 
 import numpy as np
 
-from pairtune.ordering.candidates import Candidates, find_candidates
+from pairtune.ordering.hashing import shuffle_rows
+from pairtune.ordering.nearest import Candidates, find_candidates
 from pairtune.ordering.order import Order, Side
-from pairtune.ordering.plain import shuffle_rows
 from pairtune.progress import track
-from pairtune.recipe import OrderSettings
+from pairtune.runs.recipe import OrderSettings
 
-FIRST = 32  # neighbours that are read at once: most pairs fill their group from these, and need none of the others
-AHEAD = {"cpu": 256, "gpu": 1024}  # pairs whose neighbours are searched at a time, at least: on a GPU a search has its latency
+FIRST = 32  # neighbors that are read at once: most pairs fill their group from these, and need none of the others
+AHEAD = {"cpu": 256, "gpu": 1024}  # pairs whose neighbors are searched at a time, at least: on a GPU a search has its latency
 MOST = 4096  # and at most
 
 
 def order_by_examples(side: Side, settings: OrderSettings, seed: int) -> Order:
-    """Algorithm 1: in random order, each unused pair takes the `group` - 1 nearest unused of its `neighbours` nearest.
+    """Algorithm 1: in random order, each unused pair takes the `group` - 1 nearest unused of its `neighbors` nearest.
 
-    The result is reversed, so that the last pairs, which found all their neighbours used, come first and alone: easy
-    batches before hard ones. Neighbours are searched among distinct texts and stand for all pairs that have them.
+    The result is reversed, so that the last pairs, which found all their neighbors used, come first and alone: easy
+    batches before hard ones. Neighbors are searched among distinct texts and stand for all pairs that have them.
     """
-    reach = Reach(side, find_candidates(side, settings, settings.neighbours), settings.neighbours)
+    reach = Reach(side, find_candidates(side, settings, settings.neighbors), settings.neighbors)
     keys = (side.text.tolist(), side.other.tolist()) if settings.drop_identical else ()
     return gather_groups(reach, shuffle_rows(len(side), seed), settings.group, keys, pairs_ahead(side, settings.group))
 
@@ -49,12 +49,12 @@ def gather_groups(
     keys: for each key, a number per pair; two pairs of one number never share a group. ahead: how many pairs at a time.
     """
     used = bytearray(len(visits) + 1)
-    used[-1] = 1  # what -1 reads: no neighbour is never free
+    used[-1] = 1  # what -1 reads: no neighbor is never free
     flags = np.frombuffer(used, np.uint8)  # the same memory
     result: list[int] = []
     sizes: list[int] = []
     rounds = unused_ahead(np.asarray(visits), flags, ahead)
-    for soon in track(rounds, f"groups of neighbours, rounds of {ahead:,} pairs out of {len(visits):,}"):
+    for soon in track(rounds, f"groups of neighbors, rounds of {ahead:,} pairs out of {len(visits):,}"):
         near = find_near(soon, flags) if size > 1 else _nothing
         for place, anchor in enumerate(soon.tolist()):
             if used[anchor]:
@@ -79,7 +79,7 @@ def gather_groups(
 def unused_ahead(visits: np.ndarray, used: np.ndarray, ahead: int) -> Iterator[np.ndarray]:
     """The visits, `ahead` at a time, without the pairs that are used by then.
 
-    Most are: of 10,000 and more, in groups of eight, the neighbours of a fifth to a third are all that is searched.
+    Most are: of 10,000 and more, in groups of eight, the neighbors of a fifth to a third are all that is searched.
     """
     while len(visits):
         visits = visits[used[visits] == 0]
@@ -160,7 +160,7 @@ class Near:
         yield self._far(place, end)
 
     def _far(self, place: int, end: int) -> Iterator[int]:
-        """The neighbours after the first, which nobody looks at before all those are used."""
+        """The neighbors after the first, which nobody looks at before all those are used."""
         begin, far = self.skipped[place], self.reach.written[self.texts[place, FIRST : max(FIRST, end)]]
         free = np.flatnonzero((far < -1) | (self.used[far] == 0))  # few: who reads that far comes late
         for column, written in zip((FIRST + free).tolist(), far[free].tolist(), strict=True):
@@ -178,7 +178,7 @@ class Near:
 def pairs_after(pair: int, pairs: list[int]) -> list[int]:
     """The other pairs of one text, those that follow the pair first: all are equally near, and each pair begins elsewhere.
 
-    Were it always the first ones, a text that stands more than `neighbours` times would leave most of its pairs alone.
+    Were it always the first ones, a text that stands more than `neighbors` times would leave most of its pairs alone.
 
     >>> pairs_after(4, [1, 4, 6, 9])
     [6, 9, 1]

@@ -1,4 +1,4 @@
-"""All randomness of the orderings: one hash that numpy, DuckDB and Spark compute alike."""
+"""All randomness of the orderings: one hash that numpy, DuckDB and Spark compute alike; and the orders that need nothing else."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import hashlib
 import numpy as np
 
 from pairtune.ordering.md5 import hash_numbered
+from pairtune.ordering.order import Order, Side
+from pairtune.runs.recipe import OrderSettings
 
 
 def hash_text(text: str) -> int:
@@ -29,3 +31,18 @@ def epoch_seed(seed: int, epoch: int) -> int:
     Later ones are hashed rather than counted up: otherwise epoch 1 of seed 1 would be epoch 0 of seed 2.
     """
     return seed if epoch == 0 else hash_text(f"{seed}|epoch|{epoch}")
+
+
+def order_original(side: Side, settings: OrderSettings, seed: int) -> Order:
+    """The pairs as they came, each a group of its own."""
+    return Order(np.arange(len(side)), np.arange(len(side)))
+
+
+def order_uniformly(side: Side, settings: OrderSettings, seed: int) -> Order:
+    """The pairs by their random numbers, each a group of its own."""
+    return Order(shuffle_rows(len(side), seed), np.arange(len(side)))
+
+
+def shuffle_rows(count: int, seed: int) -> np.ndarray:
+    """(count,) int64: a random permutation, the same on every machine and in every engine."""
+    return np.argsort(rank_rows(count, seed), kind="stable")

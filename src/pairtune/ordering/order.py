@@ -1,8 +1,8 @@
-"""What every ordering takes, one side of the pairs, and what it gives, an order."""
+"""What every ordering takes, one side of the pairs, and what it gives: an order, which is cut into batches."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,7 @@ class Side:
     text: (N,) int64, which of them each pair has. other: (N,) int64, the same for the pairs' other side.
     vectors: (D, n) float32, one per distinct text, as an array or a tensor anywhere.
     own: (N,) float32, the cosine of each pair's own two texts.
-    device: where neighbours are searched, "cpu" (faiss) or a CUDA device (torch).
+    device: where neighbors are searched, "cpu" (faiss) or a CUDA device (torch).
     """
 
     texts: tuple[str | None, ...]
@@ -105,3 +105,43 @@ def number_texts(texts: Sequence[Any]) -> tuple[list[Any], np.ndarray]:
 
 def _shorten(text: str | None) -> str:
     return repr(text if text is None or len(text) <= 60 else text[:57] + "...")
+
+
+def cut_batches(order: Order, size: int, drop_last: bool = False) -> Iterator[np.ndarray]:
+    """The rows of each batch, in the order of training: N // size full ones, then a short one unless it is dropped.
+
+    A group that does not fit is cut: keeping it whole would need batches of other sizes, or an order that is no longer
+    the curriculum of Algorithm 1. `count_cut_groups` tells how many.
+    """
+    for start in range(0, len(order), size):
+        if start + size <= len(order) or not drop_last:
+            yield order.rows[start : start + size]
+
+
+def count_batches(pairs: int, size: int, drop_last: bool = False) -> int:
+    """How many batches `cut_batches` gives.
+
+    >>> count_batches(10, 4), count_batches(10, 4, drop_last=True)
+    (3, 2)
+    """
+    return pairs // size if drop_last else -(-pairs // size)
+
+
+def count_cut_groups(order: Order, size: int) -> int:
+    """The groups whose pairs fall into more than one batch."""
+    last = order.groups + order.sizes() - 1
+    return int(np.count_nonzero(order.groups // size != last // size))
+
+
+def describe_order(order: Order, size: int) -> str:
+    """Groups and batches of an order, in words.
+
+    >>> describe_order(Order(np.arange(5), np.array([0, 1, 2])), 4)
+    '5 pairs in 3 groups (largest 3, 2 pairs alone); batches of 4 cut 1 of them'
+    """
+    sizes = order.sizes()
+    alone = np.count_nonzero(sizes == 1)
+    return (
+        f"{len(order):,} pairs in {len(sizes):,} groups (largest {sizes.max(initial=0)}, {alone:,} pairs alone); "
+        f"batches of {size} cut {count_cut_groups(order, size):,} of them"
+    )

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 
 from rich.table import Table
-
-from pairtune.report.book import Difference
 
 
 @dataclass(frozen=True)
@@ -58,17 +55,3 @@ def with_spread(mean: float | None, spread: float | None, seeds: int) -> str:
     '0.8088 ± 0.0031'
     """
     return f"{figure(mean)} ± {spread:.4f}" if seeds > 1 and spread is not None else figure(mean)
-
-
-def describe_difference(difference: Difference | None) -> str:
-    """A difference and its interval, with a mark where it is sure.
-
-    >>> describe_difference(Difference(0.02, 0.01, 0.03, 0.05))
-    '+0.0200 (+0.0100 to +0.0300) ✓'
-    """
-    if difference is None:
-        return "–"
-    mark = {1: " ✓", -1: " ✗", 0: ""}[difference.sign]
-    if not isfinite(difference.high):
-        return f"{figure(difference.mean, signed=True)} (one run only)"
-    return f"{figure(difference.mean, signed=True)} ({difference.low:+.4f} to {difference.high:+.4f}){mark}"

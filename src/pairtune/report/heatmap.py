@@ -8,8 +8,8 @@ import textwrap
 import numpy as np
 import plotly.graph_objects as go
 
-from pairtune.evidence import Snapshot
-from pairtune.report.figures import GREY, RED, plain_figure
+from pairtune.report.plots import GREY, RED, plain_figure
+from pairtune.runs.evidence import Snapshot
 
 SHADES = [[0, "#f7fbff"], [0.35, "#c6dbef"], [0.6, "#6baed6"], [0.8, "#2171b5"], [1, "#08306b"]]
 LINE = 56  # characters of a line in a hover label
@@ -47,7 +47,7 @@ def plot_batch(seen: Snapshot, top: float) -> go.Figure:
     return figure.update_layout(showlegend=False, margin={"l": 4, "r": 4, "t": 4, "b": 30})
 
 
-MARKS = {  # symbol, colour and edge of each kind of mark; the page's legend shows the same
+MARKS = {  # symbol, color and edge of each kind of mark; the page's legend shows the same
     "positive pair": ("circle", "#ffffff", "#20242b"),
     "labelled negative": ("x", "#20242b", "#ffffff"),
     "likely false negative": ("diamond", RED, "#ffffff"),
@@ -82,12 +82,12 @@ def wrap(text: str) -> str:
 def _mark(figure: go.Figure, cells: list[tuple[int, int]], name: str, side: float) -> None:
     """Marks in the middle of cells `side` pixels wide; they let the hovering through to the cell beneath."""
     if cells:
-        symbol, colour, edge = MARKS[name]
+        symbol, color, edge = MARKS[name]
         figure.add_scatter(
             x=[j for _, j in cells],
             y=[i for i, _ in cells],
             mode="markers",
             name=name,
             hoverinfo="skip",
-            marker={"symbol": symbol, "size": min(max(side * 0.42, 3), 8), "color": colour, "line": {"color": edge, "width": 1}},
+            marker={"symbol": symbol, "size": min(max(side * 0.42, 3), 8), "color": color, "line": {"color": edge, "width": 1}},
         )

@@ -15,10 +15,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from pairtune.evidence import Snapshot
-from pairtune.folder import write_whole
-from pairtune.report.examples import find_examples
-from pairtune.report.figures import (
+from pairtune.report.heatmap import MARKS, marked_cells, plot_batch
+from pairtune.report.plots import (
     HARDNESS,
     orders_of,
     plot_dev,
@@ -29,11 +27,12 @@ from pairtune.report.figures import (
     plot_temperature,
     reach_of,
 )
-from pairtune.report.heatmap import MARKS, marked_cells, plot_batch
-from pairtune.report.published import PUBLISHED
-from pairtune.report.read import Shown, read_runs
 from pairtune.report.scores import score_rows, verdict
 from pairtune.report.settings import describe_settings
+from pairtune.report.summary import Shown, read_runs
+from pairtune.report.wins import find_examples
+from pairtune.runs.evidence import Snapshot
+from pairtune.runs.folder import write_whole
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -77,7 +76,6 @@ def render(shown: Sequence[Shown]) -> str:
         shown=shown,
         verdicts=[(row.label, verdict(row)) for row in rows if row.main],
         scores=rows,
-        published={one.run.name: PUBLISHED[one.run.name] for one in shown if one.run.name in PUBLISHED},
         settings=describe_settings(shown),
         notes=list(dict.fromkeys(note for one in shown for note in one.run.notes)),
         curves=curves(shown),
@@ -85,7 +83,7 @@ def render(shown: Sequence[Shown]) -> str:
         precision=precision(shown),
         hardness=hardness(shown),
         orders={one.label: orders_of(one) for one in shown},
-        marks={name: (colour, edge) for name, (_, colour, edge) in MARKS.items()},
+        marks={name: (color, edge) for name, (_, color, edge) in MARKS.items()},
         batches=[(one.label, batches(one)) for one in shown if snapshots(one)],
         examples=[(one.label, find_examples(one.evidence)) for one in shown],
         style=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pairtune.report.read import Shown
-from pairtune.results import Run
+from pairtune.report.summary import Shown
+from pairtune.runs.record import Run
 
 OWN = ("command", "training time", "finished", "model")  # every run has its own
 
@@ -64,7 +64,7 @@ def describe_loss(loss: dict[str, Any]) -> str:
     text = parts.get(loss["kind"], loss["kind"])
     if loss["kind"] in ("bsc", "combo"):
         learned = " at first, learned" if loss["learn_temperature"] else ""
-        text += f", τ {loss['temperature']:g}{learned}, {loss['normalise']} normalisation"
+        text += f", τ {loss['temperature']:g}{learned}, {loss['normalize']} normalization"
     if loss["kind"] == "combo":
         text += f", with {loss['pointwise']} (μ {loss['mix']:g})"
     return text + (f", margin {loss['margin']:g}" if loss["kind"] == "triplet" else "")
@@ -80,7 +80,7 @@ def describe_order(order: dict[str, Any]) -> str:
 def describe_schedule(train: dict[str, Any]) -> str:
     """Epochs, batch and rate in words."""
     limit = f", at most {train['pairs']:,} pairs" if train["pairs"] else ""
-    return f"{train['epochs']} epochs, batches of {train['batch']}, learning rate {train['rate']:g}{limit}"
+    return f"{train['epochs']} epochs, batches of {train['batch_size']}, learning rate {train['learning_rate']:g}{limit}"
 
 
 def describe_time(seconds: float) -> str:

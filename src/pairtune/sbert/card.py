@@ -1,13 +1,13 @@
-"""The model card's own section: recipe, scores before and after, licence of the data, citation."""
+"""The model card's own section: recipe, scores before and after, license of the data, citation."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from pairtune.pairs import Task
-from pairtune.results import Run
-from pairtune.sbert.loss import CITATION
+from pairtune.data.pairs import Task
+from pairtune.runs.record import Run
+from pairtune.sbert.losses import CITATION
 
 HEADING = "## Trained with pairtune"
 
@@ -22,7 +22,7 @@ def describe_run(run: Run, task: Task) -> str:
     """The section as Markdown."""
     recipe = "\n".join(flatten(run.recipe))
     citation = f"```bibtex\n{CITATION.strip()}\n{task.citation.strip()}\n```"
-    licence = f"Data: {task.name}, licence: {task.licence}." if task.licence else f"Data: {task.name}."
+    license = f"Data: {task.name}, license: {task.license}." if task.license else f"Data: {task.name}."
     return f"""\
 {HEADING}
 
@@ -30,7 +30,7 @@ The cosine of two embeddings is the score of a pair of texts. Kept: {run.describ
 
 {score_table(run)}
 
-{licence}
+{license}
 
 ```toml
 {recipe}

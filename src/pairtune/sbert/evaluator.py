@@ -8,53 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
 
+from pairtune.data.pairs import PairSet, Task
+from pairtune.encoders.embedding import Embeddings
 from pairtune.metrics import best_threshold, distinct_queries, find_hits, first_hit_ranks, score_ranks, score_split
-from pairtune.pairs import PairSet, Task
 from pairtune.progress import track
-from pairtune.sbert.blocks import embed
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 SEARCH_BLOCK = 256  # queries held against the whole corpus at a time
-
-
-class Embeddings:
-    """The unit vectors that a model gives to texts: each distinct text is encoded once, whoever asks for it again."""
-
-    def __init__(self, model: SentenceTransformer) -> None:
-        """model: its weights stay as they are from now on."""
-        self.model = model
-        self._row: dict[str, int] = {}
-        self._vectors: np.ndarray | None = None
-
-    def __call__(self, texts: Sequence[str], what: str = "encoding") -> np.ndarray:
-        """(N, n) vectors of the texts; of the new ones those of equally many tokens are encoded together."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._row]
-        if new or self._vectors is None:
-            prompt = self.model.prompts.get(self.model.default_prompt_name) if self.model.default_prompt_name else None
-            vectors = torch.nn.functional.normalize(embed(self.model, new, what, prompt=prompt or "")).cpu().numpy()
-            self._row |= {text: place for place, text in enumerate(new, len(self._row))}
-            self._vectors = vectors if self._vectors is None else np.concatenate([self._vectors, vectors])
-        return self._vectors[[self._row[text] for text in texts]]
-
-    def score(self, left: Sequence[str], right: Sequence[str]) -> np.ndarray:
-        """(N,) the cosine of each pair."""
-        vectors = self([*left, *right])
-        return np.einsum("ij,ij->i", vectors[: len(left)], vectors[len(left) :])
-
-
-def encode(model: SentenceTransformer, texts: Sequence[str], what: str = "encoding") -> np.ndarray:
-    """(N, n) unit vectors of the texts."""
-    return Embeddings(model)(texts, what)
-
-
-def score_pairs(model: SentenceTransformer, left: Sequence[str], right: Sequence[str]) -> np.ndarray:
-    """(N,) the cosine of each pair."""
-    return Embeddings(model).score(left, right)
 
 
 @dataclass(frozen=True)
@@ -90,7 +54,7 @@ def rank_hits(embeddings: Embeddings, pairs: PairSet, positive_above: float) -> 
     queries = [first[query] for query in distinct_queries(pairs.query)]
     corpus = embeddings(pairs.corpus, "encoding the corpus")
     vectors = embeddings(queries, "encoding the queries")
-    hits = find_hits(pairs, positive_above)
+    hits = find_hits(pairs.gold(positive_above))
     blocks = [slice(start, start + SEARCH_BLOCK) for start in range(0, len(queries), SEARCH_BLOCK)]
     found = [find_best(vectors[block] @ corpus.T, hits[block]) for block in track(blocks, "searching")]
     return Hits(*(np.concatenate([getattr(part, field.name) for part in found]) for field in fields(Hits)))
@@ -113,11 +77,11 @@ def evaluate_pairs(
         return score_ranks(hits.rank, metrics)
     keep(scores := embeddings.score(pairs.left, pairs.right))
     if "F1" not in metrics:
-        return score_split(pairs, scores, metrics, positive_above=positive_above)
+        return score_split(pairs.gold(positive_above), scores, metrics)
     # dev only: a threshold tuned on test would leak
     on_dev = scores if dev is None or dev is pairs else embeddings.score(dev.left, dev.right)
     threshold = best_threshold(on_dev, (dev or pairs).positives(positive_above))
-    values = score_split(pairs, scores, metrics, positive_above=positive_above, threshold=threshold)
+    values = score_split(pairs.gold(positive_above), scores, metrics, threshold=threshold)
     return {**values, "threshold": threshold}
 
 
@@ -132,7 +96,7 @@ def evaluate_task(
     embeddings = Embeddings(model)
     return {
         name: evaluate_pairs(
-            embeddings, task.split(name), task.metrics, task.threshold, task.dev, partial(kept.__setitem__, name)
+            embeddings, task.split(name), task.metrics, task.positive_above, task.dev, partial(kept.__setitem__, name)
         )
         for name in splits
     }
@@ -155,7 +119,7 @@ class PairEvaluator(SentenceEvaluator):
     @classmethod
     def of_task(cls, task: Task, split: str = "dev") -> PairEvaluator:
         """The evaluator of a task's split."""
-        return cls(task.split(split), task.metric, task.metrics, positive_above=task.threshold, name=split)
+        return cls(task.split(split), task.metric, task.metrics, positive_above=task.positive_above, name=split)
 
     def __call__(self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1) -> dict[str, float]:
         """Score the split; the host logs the figures and puts them on the model card."""

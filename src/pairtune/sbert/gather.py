@@ -47,7 +47,7 @@ class _JoinRanks(torch.autograd.Function):
 
 
 def text_ids(features: Mapping[str, Any]) -> Tensor:
-    """A 64-bit number for each tokenised text, equal for equal token ids, in whatever batch, padding or process. (m,)."""
+    """A 64-bit number for each tokenized text, equal for equal token ids, in whatever batch, padding or process. (m,)."""
     if not isinstance(features.get("input_ids"), Tensor):
         raise UserError(f'duplicates="mask" compares token ids, but the features are {", ".join(features)}: use "keep" here')
     token, row, place, rows = _tokens(features)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pairtune.sbert.vectors import gather_everywhere, process_place
+from pairtune.encoders.processes import gather_everywhere, process_place
 
 Part = tuple[np.ndarray, Tensor, Tensor | None]  # rows, their vectors, and each one's own similarity
 

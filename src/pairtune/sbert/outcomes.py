@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pairtune.evidence import EVIDENCE, MOST_ITEMS, Evidence, Judged, Outcome, shorten
-from pairtune.folder import RunFolder, write_whole
+from pairtune.data.pairs import PairSet, Task
 from pairtune.metrics import distinct_queries
-from pairtune.pairs import PairSet, Task
+from pairtune.runs.evidence import EVIDENCE, MOST_ITEMS, Evidence, Judged, Outcome, shorten
+from pairtune.runs.folder import RunFolder, write_whole
 from pairtune.sbert.evaluator import Hits, evaluate_task
 from pairtune.sbert.watch import read_watched
 
@@ -84,7 +84,7 @@ def write_evidence(folder: RunFolder, task: Task, stages: int) -> None:
     evidence = Evidence(
         command=describe_command(sys.argv),
         kind=task.kind,
-        threshold=task.threshold,
+        positive_above=task.positive_above,
         stages=[read_watched(folder.stage(number)) for number in range(1, stages + 1)],
         test=describe_test(task, *both) if len(both) == 2 else None,
     )

@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from pairtune.encoders.processes import encode_texts, share_from_first
 from pairtune.errors import UserError
 from pairtune.ordering import ORDERINGS, Order, advise, order_pairs
-from pairtune.ordering.batches import describe_order
-from pairtune.ordering.knn import normalise
+from pairtune.ordering.nearest import normalize
+from pairtune.ordering.order import describe_order
 from pairtune.progress import say
 from pairtune.sbert.callbacks import checkpoint_folder
 from pairtune.sbert.kept import Encoded, Kept
 from pairtune.sbert.sampler import HardBatches, OrderedBatchSampler
-from pairtune.sbert.vectors import encode_texts, share_from_first
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -200,7 +200,7 @@ def find_samplers(loader: DataLoader) -> Iterator[OrderedBatchSampler]:
 
 
 def steps_of_epoch(args: TrainingArguments, loader: DataLoader) -> int:
-    """How often the optimiser steps in an epoch, as the host counts it."""
+    """How often the optimizer steps in an epoch, as the host counts it."""
     return max(-(-len(loader) // args.gradient_accumulation_steps), 1)
 
 
@@ -216,7 +216,7 @@ def encode_side(sampler: OrderedBatchSampler, model: SentenceTransformer, args: 
     place = 1 - sampler.place
     texts = list(dict.fromkeys(sampler.dataset[sampler.columns[place]]))
     others = encode_column(sampler, place, texts, model, args)
-    own = (normalise(vectors)[sampler.side.text] * normalise(others)[sampler.side.other]).sum(axis=1)
+    own = (normalize(vectors)[sampler.side.text] * normalize(others)[sampler.side.other]).sum(axis=1)
     return Encoded(torch.from_numpy(vectors), torch.from_numpy(own))
 
 

@@ -11,9 +11,9 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 
 from pairtune.errors import UserError
 from pairtune.ordering import ORDERINGS, Order, Side, check_controls, epoch_seed, order_pairs
-from pairtune.ordering.batches import count_batches, cut_batches
-from pairtune.ordering.plain import order_original
-from pairtune.recipe import OrderSettings
+from pairtune.ordering.hashing import order_original
+from pairtune.ordering.order import count_batches, cut_batches
+from pairtune.runs.recipe import OrderSettings
 
 if TYPE_CHECKING:
     import torch

@@ -64,7 +64,7 @@ class LearnedTemperature(TrainerCallback):
 
     Left to the host, a parameter of a loss has the encoder's learning rate and weight decay, is not clipped, drifts
     apart between processes, and is lost with every checkpoint. Here its gradient is averaged over the processes and
-    clipped by the norm it has together with the encoder's; then it is taken away from the host's optimiser, for a step
+    clipped by the norm it has together with the encoder's; then it is taken away from the host's optimizer, for a step
     of `Adam` at `rate`, which follows the schedule of the encoder's rate. The value and its moments are in
     the trainer_state.json of each checkpoint, and return from there on resume.
     """
@@ -95,7 +95,7 @@ class LearnedTemperature(TrainerCallback):
             self.clip, args.max_grad_norm = args.max_grad_norm, 0.0
 
     def on_pre_optimizer_step(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Average, clip, step, clamp. The host's optimiser then finds no gradient, and leaves the parameter alone."""
+        """Average, clip, step, clamp. The host's optimizer then finds no gradient, and leaves the parameter alone."""
         self._average_gradients()
         if self.clip:
             nn.utils.clip_grad_norm_([*kwargs["model"].parameters(), *self.logs], self.clip)

@@ -20,21 +20,19 @@ from transformers.integrations.integration_utils import (
 )
 from transformers.training_args import ParallelMode
 
+from pairtune.data.pairs import Task
 from pairtune.errors import UserError
-from pairtune.loss.choose import can_compile
-from pairtune.pairs import Task
+from pairtune.fast.attention import first_position, inner_encoder, lengths_to_capture, packed_attention, why_padded
+from pairtune.fast.captured import CapturedSteps, Halves
+from pairtune.fast.compiled import LEAST_TOKENS, compiled_parts
+from pairtune.fast.packing import Packed, PackingCollator
+from pairtune.loss.large.paths import can_compile
 from pairtune.progress import say
-from pairtune.recipe import Select, Stage
-from pairtune.sbert.attention import first_position, inner_encoder, lengths_to_capture, packed_attention, why_padded
-from pairtune.sbert.average import Average, Blend
-from pairtune.sbert.callbacks import KeepBest, Seal, StopDropout
-from pairtune.sbert.captured import CapturedSteps
-from pairtune.sbert.compiled import LEAST_TOKENS, compiled_parts
+from pairtune.runs.recipe import Select, Stage
+from pairtune.sbert.callbacks import Average, Blend, KeepBest, Seal, StopDropout
 from pairtune.sbert.evaluator import PairEvaluator
-from pairtune.sbert.halves import Halves
-from pairtune.sbert.loss import PairLoss, build_loss
-from pairtune.sbert.optimiser import without_bias_correction
-from pairtune.sbert.packing import Packed, PackingCollator
+from pairtune.sbert.losses import PairLoss, build_loss
+from pairtune.sbert.optimizer import without_bias_correction
 from pairtune.sbert.reorder import Reorder
 from pairtune.sbert.sampler import HardBatches
 from pairtune.sbert.temperature import temperature_callbacks
@@ -173,9 +171,9 @@ def packing_collator(
     if not stage.train.fast:
         return None
     reason = why_padded(model)
-    part = stage.loss.mini_batch
+    part = stage.loss.mini_batch_size
     if part and arguments.parallel_mode != ParallelMode.NOT_PARALLEL:
-        reason = "loss.mini_batch with several processes"
+        reason = "loss.mini_batch_size with several processes"
     if arguments.parallel_mode == ParallelMode.NOT_DISTRIBUTED:
         reason = "several GPUs in one process; start it with torchrun"
     if reason:
@@ -212,13 +210,13 @@ def make_trainer(
         load_best_model_at_end=select == "best" and checkpoints,
         metric_for_best_model=f"eval_{evaluator.primary_metric}",
         greater_is_better=True,
-        logging_steps=min(LOG_STEPS, max(1, len(dataset) // stage.train.batch)),  # every epoch has a loss to show
+        logging_steps=min(LOG_STEPS, max(1, len(dataset) // stage.train.batch_size)),  # every epoch has a loss to show
     )
     first, second, *_ = dataset[0].values()
     example: Any = {"source_sentence": first, "sentences": [second]}
     model.model_card_data.widget = [example]  # or the host looks for some, noisily
     loss = build_loss(model, stage.loss, fast=stage.train.fast)
-    own = temperature_callbacks(loss, stage.loss.temperature_rate)
+    own = temperature_callbacks(loss, stage.loss.temperature_learning_rate)
     if stage.train.dropout == "first-epoch":
         own.append(StopDropout())
     if select == "best" and not checkpoints:
@@ -249,8 +247,8 @@ def training_arguments(stage: Stage, seed: int, folder: Path, **more: Any) -> Se
     return SentenceTransformerTrainingArguments(
         output_dir=str(folder),
         num_train_epochs=settings.epochs,
-        per_device_train_batch_size=settings.batch,
-        learning_rate=settings.rate,
+        per_device_train_batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
         warmup_steps=settings.warmup,
         lr_scheduler_type="linear",

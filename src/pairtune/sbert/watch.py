@@ -10,12 +10,12 @@ import numpy as np
 from pydantic import ValidationError
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from pairtune.evidence import Hardness, Snapshot, Step, Watched, shorten
-from pairtune.folder import write_whole
 from pairtune.ordering import Order
-from pairtune.ordering.inspection import find_false_negatives, find_identical, inspect_batches
-from pairtune.ordering.knn import normalise
+from pairtune.ordering.hardness import find_false_negatives, find_identical, inspect_batches
+from pairtune.ordering.nearest import normalize
 from pairtune.ordering.order import number_texts
+from pairtune.runs.evidence import Hardness, Snapshot, Step, Watched, shorten
+from pairtune.runs.folder import write_whole
 from pairtune.sbert.callbacks import Clock
 from pairtune.sbert.reorder import encode_column, find_samplers
 from pairtune.sbert.sampler import OrderedBatchSampler
@@ -36,8 +36,8 @@ class Watch(TrainerCallback):
     interrupted run has seen is taken up again.
     """
 
-    def __init__(self, clock: Clock, threshold: float) -> None:
-        self.clock, self.threshold = clock, threshold
+    def __init__(self, clock: Clock, positive_above: float) -> None:
+        self.clock, self.positive_above = clock, positive_above
         self.watched = Watched()
         self._due = False
 
@@ -69,9 +69,9 @@ class Watch(TrainerCallback):
         sample = choose_batches(sampler.order_of_epoch(), sampler.batch_size)
         rows = sampler.dataset[sample.rows.tolist()]
         texts = [list(rows[column]) for column in sampler.columns[:2]]
-        vectors = [normalise(encode_column(sampler, place, texts[place], model, args)) for place in (0, 1)]
+        vectors = [normalize(encode_column(sampler, place, texts[place], model, args)) for place in (0, 1)]
         label = next((rows[name] for name in sampler.valid_label_columns or [] if name in rows), None)
-        positive = np.ones(len(sample.rows), bool) if label is None else np.asarray(label) > self.threshold
+        positive = np.ones(len(sample.rows), bool) if label is None else np.asarray(label) > self.positive_above
         order = Order(np.arange(len(sample.rows)), sample.groups)
         hardness = {**self.watched.hardness, epoch: measure(epoch, order, sampler.batch_size, vectors, texts, positive)}
         snapshots = dict(self.watched.snapshots)

@@ -1,11 +1,16 @@
-"""The routes: a page, its API, and their description."""
+"""The routes: the pages with their headers, the API, and its description."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -16,9 +21,8 @@ from starlette.exceptions import HTTPException
 
 from pairtune import __version__
 from pairtune.serve.batcher import Batcher
-from pairtune.serve.limits import MOST_CHARACTERS, MOST_MATCHES, MOST_PAIRS, Guard, Refused
+from pairtune.serve.guard import MOST_CHARACTERS, MOST_MATCHES, MOST_PAIRS, Guard, Refused
 from pairtune.serve.matcher import Answer, Matcher, Question, use_half_the_cores
-from pairtune.serve.pages import load_page
 from pairtune.serve.schema import (
     About,
     Encoder,
@@ -32,6 +36,42 @@ from pairtune.serve.schema import (
     SearchAnswer,
     SearchRequest,
 )
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page and the headers that it is sent with."""
+
+    html: str
+    headers: dict[str, str]
+
+
+def load_page(name: str) -> Page:
+    """A page of the package; the browser runs its own script and no other, and asks this server and no other."""
+    html = files("pairtune.serve").joinpath(name).read_text(encoding="utf-8")
+    policy = {
+        "default-src": "'none'",
+        "script-src": _hashes(html, "script"),
+        "style-src": _hashes(html, "style"),
+        "img-src": "data:",
+        "connect-src": "'self'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }
+    headers = {
+        "Content-Security-Policy": "; ".join(f"{what} {allowed}" for what, allowed in policy.items()),
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-cache",
+    }
+    return Page(html, headers)
+
+
+def _hashes(html: str, element: str) -> str:
+    found = re.findall(rf"<{element}>(.*?)</{element}>", html, re.DOTALL)
+    return " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in found)
+
 
 PAIRS_AT_A_TIME = 16  # a long list takes turns with the questions of others
 REFUSALS: dict[int | str, dict[str, Any]] = {

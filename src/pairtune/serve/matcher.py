@@ -13,11 +13,11 @@ import faiss
 import numpy as np
 import torch
 
+from pairtune.data.tables import read_texts
+from pairtune.encoders.index import Index, open_index
+from pairtune.encoders.loading import load_encoder
 from pairtune.errors import UserError
 from pairtune.progress import say
-from pairtune.sbert.encoder import load_encoder
-from pairtune.sbert.search import Index, open_index
-from pairtune.tasks.table import read_texts
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

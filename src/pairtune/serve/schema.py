@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pairtune.serve.limits import MOST_CHARACTERS, MOST_MATCHES, MOST_PAIRS
+from pairtune.serve.guard import MOST_CHARACTERS, MOST_MATCHES, MOST_PAIRS
 
 Text = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS, pattern=r"\S")]
 

@@ -1,0 +1,88 @@
+"""The paper's tables: reproduce, tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pairtune.cli.common import app, parse_seeds, screen, stop
+from pairtune.errors import UserError
+
+Results = Annotated[Path, typer.Option(help="Folder of the records.")]
+Preset = Annotated[str, typer.Option(help="Settings of the paper's text (paper) or of its code (released).")]
+
+
+@app.command()
+def reproduce(
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="1 to 6, open, best (best:TASK), all, a task, or a recipe of these.")
+    ],
+    model: Annotated[str, typer.Option(help="Encoder: minilm, mpnet, a folder, or a name on the hub.")] = "minilm",
+    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "1,2,3,4,5",
+    jobs: Annotated[int, typer.Option(help="Runs at once; 0: one for every two cores.")] = 0,
+    preset: Preset = "paper",
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: train.precision=bf16")] = None,
+    out: Annotated[Path, typer.Option(help="Where the runs train.")] = Path("runs/reproduce"),
+    results: Results = Path("results"),
+    keep_models: Annotated[bool, typer.Option("--keep-models", help="Keep the weights of every run.")] = False,
+    checkpoints: Annotated[
+        bool, typer.Option(help="After each epoch, so that a stopped run goes on from there; without, less is written.")
+    ] = True,
+    only_list: Annotated[
+        bool, typer.Option("--list", help="Print the runs that have no record with test scores yet, and stop.")
+    ] = False,
+) -> None:
+    """Train every row of a table with every seed, many at once; what has a record with test scores is not trained again."""
+    from lab.plan import choose_recipes, plan_jobs
+    from pairtune.tune.queue import missing_jobs
+    from pairtune.tune.queue import reproduce as reproduce_jobs
+
+    asked = plan_jobs(choose_recipes(table, preset, settings or ()), model, parse_seeds(seeds))
+    if only_list:
+        print("\n".join(map(str, missing_jobs(asked, results))))
+        return
+    workers = jobs if jobs > 0 else max(1, (os.cpu_count() or 1) // 2)
+    try:
+        problems = reproduce_jobs(
+            asked, workers=workers, out=out, results=results, keep_models=keep_models, checkpoints=checkpoints
+        )
+    except KeyboardInterrupt:
+        raise stop("stopped; what is recorded stays, and the same command goes on") from None
+    print(f"{len(asked) - len(problems)} of {len(asked)} runs are in {results}")
+    if problems:
+        raise UserError("\n".join(["these runs failed:", *(f"{job}: {problem}" for job, problem in problems.items())]))
+
+
+@app.command()
+def tables(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="1 to 6, open or best; all: the paper's six.")] = "all",
+    preset: Preset = "paper",
+    results: Results = Path("results"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list of rows, for programs.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print docs/results.md: everything, with verdicts.")] = False,
+) -> None:
+    """Show the paper's tables beside ours, from the records alone."""
+    from lab.book import Book
+    from lab.layout import encoders_in, grids_of
+    from lab.page import make_page
+    from lab.plan import TABLES
+    from lab.tables import rows_as_json, rows_of
+
+    book = Book(results)
+    if not book.encoders:
+        print(f"no records in {results}: the paper's figures alone", file=sys.stderr)
+    chosen = list(TABLES) if table == "all" else [table]
+    if markdown:
+        print(make_page(book), end="")
+    elif as_json:
+        print(json.dumps(rows_as_json([row for name in chosen for row in rows_of(name, book, preset)])))
+    else:
+        for name, encoder in product(chosen, encoders_in(book)):  # side by side they are too wide for a terminal
+            for grid in grids_of(name, book, preset, [encoder]):
+                screen.print(grid.for_terminal())

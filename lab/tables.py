@@ -1,0 +1,157 @@
+"""The paper's tables beside ours, from results/ and the published figures alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lab.book import Book, Metric, Sample, compare
+from lab.plan import OPEN, PRESETS, TABLES, file_name
+from lab.published import PUBLISHED, best_published, published_score
+from lab.search import SEARCH, all_candidates
+from pairtune.errors import UserError
+from pairtune.runs.recipe import Recipe, read_recipe, shipped_recipes
+from pairtune.runs.record import mean_and_spread
+
+ENCODERS = ("minilm", "mpnet")
+BEST = "best"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table in one metric with one encoder: the paper's score, ours over n seeds, and the best seed's on dev.
+
+    primary: the metric that the task's rows are ordered by in the paper. For MRPC this is F1@best, a score of dev at the
+    threshold that is best there; the task's own F1 is of test, and the paper has none. paper: of a best recipe, the task's
+    highest.
+    """
+
+    table: str
+    row: str
+    task: str
+    model: str
+    metric: str
+    primary: bool
+    paper: float | None
+    mean: float | None
+    std: float | None
+    n: int
+    best_on_dev: float | None
+
+
+def table_names() -> list[str]:
+    """What `pairtune tables` takes."""
+    return [*TABLES, "open", BEST]
+
+
+def rows_of(table: str, book: Book, preset: str = "paper") -> list[Row]:
+    """All rows of a table, those that were not run yet too, encoder by encoder."""
+    encoders = dict.fromkeys([*ENCODERS, *book.encoders])
+    return [
+        make_row(table, recipe, metric, book.find(recipe, encoder), encoder)
+        for recipe in recipes_of(table, preset)
+        for encoder in encoders
+        for metric in metrics_of(recipe.task)
+    ]
+
+
+def recipes_of(table: str, preset: str = "paper") -> list[Recipe]:
+    """The recipes of a table, in the paper's order; of the best, the shipped ones before the candidates."""
+    if table == BEST:
+        return [*shipped_best(), *(candidate.recipe() for task in SEARCH for candidate in all_candidates(task))]
+    if table not in table_names():
+        raise UserError(f"there is no table {table!r}; known: {', '.join(table_names())}")
+    if preset not in PRESETS:
+        raise UserError(f"unknown preset {preset!r}; known: {', '.join(PRESETS)}")
+    names = OPEN if table == "open" else TABLES[table]
+    return [read_recipe(PRESETS[preset] * (table in TABLES) + name) for name in names]
+
+
+def shipped_best() -> list[Recipe]:
+    """The best recipe of each task that has one."""
+    known = set(shipped_recipes())
+    return [read_recipe(f"{task}/{BEST}") for task in SEARCH if f"{task}/{BEST}" in known]
+
+
+def metrics_of(task: str) -> list[Metric]:
+    """The metrics that a table shows, the main one first. MRPC's published figure is one of dev."""
+    if task == "mrpc":
+        return [("F1", "test"), ("F1@best", "dev")]
+    names = next(one.scores for name, one in PUBLISHED.items() if name.startswith(f"{task}/"))
+    return [(name, "test") for name in names]
+
+
+def paper_metric(task: str) -> Metric:
+    """The metric by which the paper's rows are ordered."""
+    return ("F1@best", "dev") if task == "mrpc" else metrics_of(task)[0]
+
+
+def make_row(table: str, recipe: Recipe, metric: Metric, sample: Sample, encoder: str) -> Row:
+    """One row; without runs, its scores are None."""
+    scores = sample.scores(metric)
+    mean, spread = mean_and_spread(scores) if scores else (None, None)
+    name = base_name(recipe)
+    return Row(
+        table=table,
+        row=PUBLISHED[name].row if name in PUBLISHED else name,
+        task=recipe.task,
+        model=file_name(encoder),
+        metric=metric[0],
+        primary=metric == paper_metric(recipe.task),
+        paper=best_published(recipe.task, metric[0]) if name == f"{recipe.task}/{BEST}" else published_score(name, metric[0]),
+        mean=mean,
+        std=spread,
+        n=len(scores),
+        best_on_dev=sample.best_on_dev(metric),
+    )
+
+
+def base_name(recipe: Recipe) -> str:
+    """The recipe's name without its preset."""
+    return recipe.name.removeprefix(PRESETS["released"])
+
+
+def rows_as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Plain objects, one per row."""
+    return [asdict(row) for row in rows]
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """How the rows of one task stand to each other, against the paper.
+
+    beside: for each recipe that is not the paper's lowest, 1 to -1: surely above the next one below in the paper, above,
+    below, surely below (1, 0.5, -0.5, -1). pairs, right, sure, wrong: of all pairs of rows that the paper orders, how many
+    were run, are in its order, surely so, and surely in the other order.
+    """
+
+    beside: dict[str, float]
+    pairs: int
+    right: int
+    sure: int
+    wrong: int
+
+
+def check_order(recipes: Sequence[Recipe], book: Book, encoder: str) -> Ordering:
+    """Whether the paper's order of these rows, of one task, holds with an encoder."""
+    metric = paper_metric(recipes[0].task)
+    papers = {recipe.name: published_score(base_name(recipe), metric[0]) or 0.0 for recipe in recipes}
+    falling = sorted(recipes, key=lambda recipe: -papers[recipe.name])
+    samples = {recipe.name: book.find(recipe, encoder) for recipe in recipes}
+    beside, found = {}, []
+    for place, upper in enumerate(falling):
+        for below, lower in enumerate(falling[place + 1 :]):
+            difference = compare(samples[upper.name], samples[lower.name], metric)
+            if difference is None or papers[upper.name] == papers[lower.name]:
+                continue
+            found.append(difference)
+            if below == 0:
+                beside[upper.name] = difference.sign or (0.5 if difference.mean > 0 else -0.5)
+    return Ordering(
+        beside,
+        len(found),
+        sum(one.mean > 0 for one in found),
+        sum(one.sign > 0 for one in found),
+        sum(one.sign < 0 for one in found),
+    )

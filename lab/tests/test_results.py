@@ -1,0 +1,158 @@
+"""Records: appended whole, read back, never lost; folders of runs that refuse to be overwritten."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+
+import pytest
+
+from pairtune.data.pairs import PairSet, Task
+from pairtune.errors import UserError
+from pairtune.runs.folder import RunFolder, ask_for
+from pairtune.runs.recipe import make_recipe
+from pairtune.runs.record import Run, append_record, best_index, mean_and_spread, read_records
+
+
+def record(seed=1, dev=0.5, test=0.4):
+    return Run(
+        name="stsb/combo",
+        task="stsb",
+        encoder="minilm",
+        seed=seed,
+        metric="Spearman",
+        recipe={},
+        before={"dev": {"Spearman": 0.1}, "test": {"Spearman": 0.1}},
+        after={"dev": {"Spearman": dev}, "test": {"Spearman": test}},
+        epochs=[],
+        best_epoch=1,
+        pairs={"train": 10, "dev": 5, "test": 5},
+        seconds=1.5,
+        pairs_per_second=20.0,
+        device="cpu",
+        versions={"torch": "2"},
+        finished="2026-11-15T10:00:00+00:00",
+        model="runs/x/model",
+    )
+
+
+def test_a_record_comes_back_as_it_was(tmp_path):
+    path = tmp_path / "deep" / "results.jsonl"
+    append_record(path, record(1))
+    append_record(path, record(2))
+    assert read_records(path) == [record(1), record(2)]
+    assert read_records(path.parent) == [record(1), record(2)]
+
+
+def append_many(path, seed):
+    for _ in range(25):
+        append_record(path, record(seed))
+
+
+def test_records_of_many_processes_do_not_mix(tmp_path):
+    path = tmp_path / "results.jsonl"
+    processes = [multiprocessing.Process(target=append_many, args=(path, seed)) for seed in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert sorted(run.seed for run in read_records(path)) == sorted([0, 1, 2, 3] * 25)
+
+
+def test_a_line_cut_short_by_a_crash_costs_only_itself(tmp_path, capsys):
+    path = tmp_path / "results.jsonl"
+    append_record(path, record(1))
+    with path.open("ab") as file:
+        file.write(b'{"name": "half a rec')
+    append_record(path, record(2))
+    assert [run.seed for run in read_records(path)] == [1, 2]
+    assert "results.jsonl, line 2: not a run record" in capsys.readouterr().err
+
+
+def test_missing_results_say_what_to_do(tmp_path):
+    with pytest.raises(UserError, match="train something first"):
+        read_records(tmp_path / "none.jsonl")
+
+
+RECIPE = make_recipe({"name": "a/b"})
+
+
+def own_task(*words):
+    pairs = PairSet.of(words, words)
+    return Task("mine", "retrieval", pairs, pairs, pairs, "MRR", ("MRR",))
+
+
+TASK = own_task("a", "b")
+
+
+def open_folder(path, recipe=RECIPE, seed=1, task=TASK, **how):
+    """As a training does it."""
+    folder, asked = RunFolder(path), ask_for(recipe, seed, task)
+    folder.check(asked, **how)
+    folder.begin(asked, overwrite=how.get("overwrite", False))
+    return folder
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match="not empty and not a run of ours"):
+        open_folder(tmp_path, overwrite=True)
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_an_unfinished_run_asks_whether_to_resume(tmp_path):
+    open_folder(tmp_path / "run")
+    with pytest.raises(UserError, match="unfinished run: --resume goes on with it"):
+        open_folder(tmp_path / "run")
+    assert not open_folder(tmp_path / "run", resume=True).finished
+
+
+def test_a_finished_run_is_not_overwritten_unless_asked(tmp_path):
+    folder = open_folder(tmp_path / "run")
+    folder.finish(record(), tmp_path / "results.jsonl")
+    with pytest.raises(UserError, match="holds a finished run"):
+        open_folder(tmp_path / "run")
+    assert open_folder(tmp_path / "run", resume=True).record() == record()
+    assert not open_folder(tmp_path / "run", overwrite=True).finished
+
+
+def test_resuming_with_other_settings_names_them(tmp_path):
+    open_folder(tmp_path / "run")
+    other = make_recipe({"name": "a/b", "loss": {"temperature": 0.2}})
+    with pytest.raises(UserError, match=r"seed is 1 there, 2 now, .*loss\.temperature is 0\.1 there, 0\.2 now"):
+        open_folder(tmp_path / "run", other, 2, resume=True)
+
+
+def test_resuming_with_other_data_is_refused(tmp_path):
+    open_folder(tmp_path / "run")
+    with pytest.raises(UserError, match=r"other settings \(data is 'mine, 6 pairs, \w{12}' there, 'mine, 9 pairs, \w{12}' now\)"):
+        open_folder(tmp_path / "run", task=own_task("a", "b", "c"), resume=True)
+    with pytest.raises(UserError, match=r"data is .* there, .* now"):
+        open_folder(tmp_path / "run", task=own_task("ab", ""), resume=True)
+    found = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    del found["data"]  # of a version that did not write it down
+    (tmp_path / "run" / "recipe.json").write_text(json.dumps(found))
+    open_folder(tmp_path / "run", resume=True)
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(UserError, match=r"the folder of the run cannot be written \(.+\); give another --out"):
+        open_folder(tmp_path / "file" / "seed-1")
+
+
+def test_a_remembered_value_is_computed_once(tmp_path):
+    folder = open_folder(tmp_path / "run")
+    calls = []
+    for _ in range(2):
+        assert folder.remember("before", lambda: calls.append(1) or {"x": 1.5}) == {"x": 1.5}
+    assert len(calls) == 1
+
+
+def test_the_earliest_of_equally_good_epochs_is_chosen():
+    assert best_index([0.3, 0.7, 0.7]) == 1
+
+
+def test_one_seed_has_no_spread():
+    assert mean_and_spread([0.5]) == (0.5, 0.0)
+    assert mean_and_spread([1.0, 3.0]) == (2.0, pytest.approx(2**0.5))

@@ -1,0 +1,489 @@
+"""The paper's tables from the records alone: figures against hand-made ones, orders, verdicts, and a page that is current."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lab.best import as_chosen, best_levels, choose_best, deciding, rank_candidates
+from lab.book import Book, Difference, Sample, compare
+from lab.candidates import Factorial
+from lab.layout import best_row, grids_of, released_grid
+from lab.page import make_page
+from lab.plan import TABLES, record_key, settings_key
+from lab.published import PUBLISHED
+from lab.queries import append_queries
+from lab.search import COMBINED, DECIDE, SEARCH, SECOND, all_candidates
+from lab.tables import check_order, recipes_of, rows_of
+from lab.verdicts import (
+    CONCLUSIONS,
+    OPEN_POINTS,
+    judge,
+    learned_temperatures,
+    most_hold,
+    most_hold_by,
+    some_lose_a_tenth,
+    which_is_better,
+)
+from scipy import stats
+from typer.testing import CliRunner
+
+from pairtune.cli import app
+from pairtune.data.datasets import TASKS
+from pairtune.errors import UserError
+from pairtune.runs.recipe import read_recipe, shipped_recipes
+from pairtune.runs.record import Epoch, Run, append_record
+
+ROOT = Path(__file__).parent.parent
+KEYS = ["table", "row", "task", "model", "metric", "primary", "paper", "mean", "std", "n", "best_on_dev"]
+
+
+def make_run(name, seed, test, dev, encoder="minilm", overrides=(), temperature=None):
+    """A record; `test` and `dev` are the main metric, and every other metric is a tenth lower."""
+    recipe = read_recipe(name, overrides).model_copy(update={"encoder": encoder})
+    task = TASKS[recipe.task]
+    scores = {
+        split: {metric: value - 0.1 * (metric != task.metric) for metric in (*task.metrics, "F1@best")}
+        for split, value in (("dev", dev), ("test", test))
+    }
+    before = {split: dict.fromkeys(values, 0.25) for split, values in scores.items()}
+    epochs = [Epoch(stage=1, epoch=1, dev=scores["dev"], temperature=temperature)]
+    return Run(
+        name=name,
+        task=task.name,
+        encoder=encoder,
+        seed=seed,
+        metric=task.metric,
+        recipe=recipe.model_dump(mode="json"),
+        before=before,
+        after=scores,
+        epochs=epochs,
+        best_epoch=1,
+        pairs={"train": 1, "dev": 1, "test": 1},
+        seconds=1,
+        pairs_per_second=1,
+        device="cpu",
+        versions={},
+        finished="2026-11-15T00:00:00+00:00",
+        model="m",
+    )
+
+
+def write(folder, runs, queries=None):
+    for run in runs:
+        append_record(folder / f"{run.encoder}.jsonl", run)
+        if queries is not None:
+            append_queries(folder / "queries" / f"{run.encoder}.jsonl", record_key(run), run.metric, queries[run.name, run.seed])
+    return Book(folder)
+
+
+def print_json(*words):
+    result = CliRunner().invoke(app, ["tables", *words, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_the_rows_for_programs_are_those_of_the_records(tmp_path):
+    scores, dev = [0.80, 0.84, 0.85], [0.7, 0.9, 0.8]
+    write(tmp_path, [make_run("cqa-a/bsc", seed, scores[seed], dev[seed]) for seed in range(3)])
+    rows = print_json("2", "--results", str(tmp_path))
+    assert all(list(row) == KEYS for row in rows)
+    assert len(rows) == 14 * 2 * 2  # rows, metrics, encoders
+    row = next(row for row in rows if (row["row"], row["task"], row["model"], row["metric"]) == ("BSC", "cqa-a", "minilm", "MAP"))
+    assert row["primary"] is True and row["paper"] == 0.801 and row["n"] == 3 and row["best_on_dev"] == 0.84
+    assert row["mean"] == pytest.approx(statistics.mean(scores)) and row["std"] == pytest.approx(statistics.stdev(scores))
+    second = next(row for row in rows if (row["row"], row["task"], row["metric"]) == ("BSC", "cqa-a", "MRR"))
+    assert second["primary"] is False and second["paper"] == 0.867 and second["best_on_dev"] == pytest.approx(0.74)
+    empty = next(row for row in rows if row["task"] == "cqa-b" and row["model"] == "mpnet")
+    assert (empty["mean"], empty["std"], empty["n"], empty["best_on_dev"]) == (None, None, 0, None)
+
+
+def test_all_tables_have_every_figure_of_the_paper(tmp_path):
+    rows = print_json("--results", str(tmp_path))
+    found = {(row["task"], row["row"], row["metric"]): row["paper"] for row in rows if row["paper"] is not None}
+    published = {
+        (name.partition("/")[0], one.row, metric): score
+        for name, one in PUBLISHED.items()
+        for metric, score in one.scores.items()
+    }
+    assert found == published
+    assert {row["table"] for row in rows} == set("123456")
+
+
+def test_mrpc_has_the_papers_kind_of_figure_and_an_honest_one(tmp_path):
+    book = write(tmp_path, [make_run("mrpc/mse", 1, test=0.8, dev=0.95)])
+    honest, papers = (row for row in rows_of("4", book) if (row.row, row.task, row.model) == ("MSE", "mrpc", "minilm"))
+    assert (honest.metric, honest.mean, honest.paper, honest.primary) == ("F1", 0.8, None, False)
+    assert (papers.metric, papers.mean, papers.paper, papers.primary) == ("F1@best", pytest.approx(0.85), 0.8908, True)
+
+
+def test_a_row_has_one_main_metric_and_it_is_one_that_the_paper_has(tmp_path):
+    rows = [row for table in TABLES for row in rows_of(table, Book(tmp_path))]
+    main = [row for row in rows if row.primary]
+    assert len(main) == 2 * sum(map(len, TABLES.values()))  # two encoders
+    assert all(row.paper is not None for row in main)
+
+
+def test_the_shipped_best_recipes_come_first_and_say_whether_they_clear_the_floor(tmp_path):
+    runs = [make_run("pfcc-s/best", seed, test=0.78894, dev=0.7) for seed in (1, 2)]
+    runs += [make_run(f"{task}/best", 1, test=test, dev=0.9) for task, test in (("cqa-a", 0.88), ("cqa-b", 0.52), ("stsb", 0.9))]
+    book = write(tmp_path, runs)
+    first = rows_of("best", book)[0]
+    assert (first.row, first.task, first.metric, first.primary, first.paper) == ("antique/best", "antique", "MRR", True, 0.822)
+    grid = grids_of("best", book)[0]
+    floor = {row[0]: row[grid.head.index("floor")] for row in grid.rows}
+    assert floor == {
+        **{"`antique`": "0.884", "`mrpc`": "0.8583", "`qqp`": "0.7769"},  # not run
+        **{"`pfcc-s`": "0.789 =", "`cqa-a`": "0.889 ✗", "`stsb`": "0.8588 ✓"},
+        "`cqa-b`": "(0.505)",  # of other texts
+    }
+    again = [make_run("cqa-b/mse", 1, test=0.53, dev=0.9, overrides=["select=last"])]  # as the loop, on today's
+    again += [make_run("cqa-b/bsc", seed, test=0.5 + seed / 50, dev=0.9, overrides=["select=last"]) for seed in (1, 2)]
+    assert cqa_b_floor(tmp_path / "part", [*runs, *again]) == "≥ 0.5300 (0.505)"
+    again.append(make_run("cqa-b/combo", 1, test=0.4, dev=0.9, overrides=["select=last"]))
+    again.append(make_run("cqa-b/bsc-random", 1, test=0.4, dev=0.9, overrides=["select=last", "train.positives_only=true"]))
+    assert cqa_b_floor(tmp_path / "whole", [*runs, *again]) == "0.5300 ✗ (0.505)"
+    assert cqa_b_floor(tmp_path / "higher", [*again, make_run("cqa-b/best", 1, test=0.54, dev=0.9)]) == "0.5300 ✓ (0.505)"
+
+
+def cqa_b_floor(folder, runs):
+    grid = grids_of("best", write(folder, runs))[0]
+    return next(row for row in grid.rows if row[0] == "`cqa-b`")[grid.head.index("floor")]
+
+
+def test_a_claim_about_sizes_says_what_they_are():
+    rule = most_hold_by(0.01, 0.02)
+    within, above = Difference(0.015, 0.01, 0.02, 0.1), Difference(0.08, 0.07, 0.09, 0.1)
+    assert rule([within]) == "confirmed" and rule([DOWN]) == "not confirmed"
+    assert rule([within, above]) == "confirmed, but by 1.5 to 8.0 points"
+
+
+def test_records_with_other_settings_are_not_in_the_table(tmp_path):
+    other = make_run("stsb/mse", 1, 0.9, 0.9, overrides=["train.learning_rate=1e-4"])
+    again = make_run("stsb/mse", 2, 0.7, 0.7), make_run("stsb/mse", 2, 0.8, 0.8)
+    book = write(tmp_path, [other, *again])
+    row = next(row for row in rows_of("5", book) if (row.row, row.model) == ("MSE", "minilm"))
+    assert (row.n, row.mean) == (1, 0.8)  # of two records for a seed the later one
+
+
+def test_no_torch_is_needed_to_show_a_table(tmp_path):
+    program = (
+        "import sys; sys.argv = ['pairtune', 'tables', '--markdown', '--results', sys.argv[1]]\n"
+        "from pairtune.cli import app\n"
+        "try: app()\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'torch', 'transformers', 'sentence_transformers', 'datasets', 'duckdb', 'plotly'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", program, str(ROOT / "results")]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.startswith("# Results") and result.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_queue_needs_nothing_that_only_reports_need():
+    program = "import sys, pairtune.tune.queue, pairtune.train; print(*sys.modules)"
+    loaded = set(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split())
+    assert not {"torch", "typer", "duckdb", "plotly", "jinja2", "datasets", "faiss"} & loaded
+
+
+def sample(*scores, queries=None):
+    runs = tuple(make_run("cqa-a/bsc", seed, score, score) for seed, score in enumerate(scores))
+    return Sample(runs, None if queries is None else np.array(queries, float))
+
+
+def test_without_queries_the_interval_is_welchs():
+    one, other = (0.81, 0.84, 0.86, 0.83), (0.80, 0.79, 0.81)
+    found = compare(sample(*one), sample(*other), ("MAP", "test"))
+    expected = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    assert found.mean == pytest.approx(np.mean(one) - np.mean(other)) and found.sign == 1
+    assert compare(sample(0.9), sample(0.1), ("MAP", "test")).sign == 0  # single runs decide nothing
+    assert compare(sample(), sample(0.1), ("MAP", "test")) is None
+
+
+def test_with_queries_the_interval_is_that_of_the_paired_differences():
+    rng = np.random.default_rng(3)
+    hard = rng.normal(size=400)  # some queries are hard for both: that must not count
+    one, other = (np.repeat(hard + rng.normal(0.1, 0.3, size=(1, 400)), 2, axis=0) for _ in range(2))  # seeds that agree
+    one = one + 0.05
+    found = compare(sample(0.7, queries=one), sample(0.6, queries=other), ("MAP", "test"))
+    width = 2 * 1.96 * (one - other).std() / np.sqrt(400)
+    assert found.high - found.low == pytest.approx(width, rel=0.1)
+    assert (found.low + found.high) / 2 == pytest.approx(0.1, abs=0.01)
+
+
+def test_a_single_seed_is_never_surely_better_however_many_queries():
+    rng = np.random.default_rng(3)
+    one, other = rng.normal(0.9, 0.01, (1, 400)), rng.normal(0.1, 0.01, (1, 400))
+    found = compare(sample(0.9, queries=one), sample(0.1, queries=other), ("MAP", "test"))
+    assert (found.low, found.high) == (-np.inf, np.inf)
+
+
+def test_the_spread_of_two_seeds_counts_in_full():
+    one, other = np.repeat([[0.6], [0.8]], 400, axis=1), np.repeat([[0.5], [0.5]], 400, axis=1)  # no spread over queries
+    found = compare(sample(0.7, queries=one), sample(0.5, queries=other), ("MAP", "test"))
+    assert found.high - found.low == pytest.approx(2 * np.sqrt(2) * 0.1, rel=0.02)  # both of one kind is the 95 % of four draws
+
+
+def test_the_order_of_the_paper_is_checked_pair_by_pair(tmp_path):
+    means = {"mse": 0.80, "bsc": 0.70, "combo": 0.75, "mse-then-bsc": 0.82, "bsc-then-mse": 0.86}  # paper: combo just below MSE
+    runs = [make_run(f"stsb/{row}", seed, mean + seed / 1000, 0.5) for row, mean in means.items() for seed in (1, 2, 3)]
+    order = check_order(recipes_of("5"), write(tmp_path, runs), "minilm")
+    assert (order.pairs, order.right, order.sure, order.wrong) == (10, 10, 10, 0)
+    reversed_runs = [make_run("stsb/combo", seed, 0.9 + seed / 1000, 0.5) for seed in (1, 2, 3)]
+    order = check_order(recipes_of("5"), write(tmp_path, reversed_runs), "minilm")
+    assert (order.pairs, order.right, order.wrong) == (10, 7, 3)  # combo is now above all, and above BSC as in the paper
+    assert order.beside["stsb/mse"] == -1 and order.beside["stsb/combo"] == 1
+
+
+def test_one_run_each_leaves_the_order_open(tmp_path):
+    order = check_order(
+        recipes_of("5"), write(tmp_path, [make_run("stsb/mse", 1, 0.8, 0), make_run("stsb/bsc", 1, 0.9, 0)]), "minilm"
+    )
+    assert (order.pairs, order.right, order.sure, order.wrong) == (1, 0, 0, 0)
+
+
+UP, DOWN, OPEN_ = Difference(0.2, 0.1, 0.3, 0.25), Difference(-0.2, -0.3, -0.1, -0.2), Difference(0.1, -0.1, 0.3, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("differences", "verdict"),
+    [
+        ([UP, UP, OPEN_], "confirmed"),
+        ([UP, OPEN_, OPEN_], "depends"),
+        ([UP, UP, UP, DOWN], "depends"),
+        ([OPEN_, OPEN_], "not confirmed"),
+        ([DOWN, OPEN_], "not confirmed"),
+    ],
+)
+def test_a_conclusion_is_judged_by_its_comparisons(differences, verdict):
+    assert most_hold(differences) == verdict
+
+
+def test_a_wrong_setup_must_lose_a_tenth():
+    small = Difference(0.02, 0.01, 0.03, 0.025)
+    assert some_lose_a_tenth([UP, small]) == "confirmed"  # from 1.25 to 1: a fifth
+    assert some_lose_a_tenth([small, OPEN_]) == "depends"
+    assert some_lose_a_tenth([OPEN_, DOWN]) == "not confirmed"
+
+
+def test_an_open_question_gets_an_answer():
+    rule = which_is_better("this", "that")
+    assert [rule(found) for found in ([UP, OPEN_], [DOWN], [OPEN_], [UP, DOWN])] == [
+        "this is better",
+        "that is better",
+        "no difference beyond the noise",
+        "depends on the task",
+    ]
+
+
+def test_verdicts_follow_the_records(tmp_path):
+    claim = next(claim for claim in CONCLUSIONS if "normalization" in claim.text)
+    rows = {"pfcc-s/bsc": 0.8, "pfcc-s/bsc-row-norm": 0.6, "pfcc-s/bsc-no-norm": 0.7}
+    assert judge(claim, Book(tmp_path), "minilm") == "not run yet"
+    runs = [make_run(name, seed, mean + seed / 1000, 0.5) for name, mean in rows.items() for seed in (1, 2, 3)]
+    assert judge(claim, write(tmp_path, runs[:1] + runs[3:4]), "minilm") == "open, one run each is too few"
+    assert judge(claim, write(tmp_path, runs[:6]), "minilm") == "open, 1 of 2 comparisons so far"
+    assert judge(claim, write(tmp_path, runs), "minilm") == "confirmed"
+    assert judge(claim, Book(tmp_path), "mpnet") == "not run yet"
+    assert "**confirmed** (minilm)" in make_page(Book(tmp_path))
+
+
+def test_every_claim_names_recipes_that_are_there():
+    assert len(CONCLUSIONS) == 7
+    named = {name for claim in (*CONCLUSIONS, *OPEN_POINTS) for test in claim.tests for name in test}
+    assert named <= set(shipped_recipes())
+
+
+def test_the_learned_temperature_is_that_of_the_kept_epoch(tmp_path):
+    book = write(tmp_path, [make_run("stsb/bsc-learned", seed, 0.8, 0.8, temperature=0.1 * seed) for seed in (1, 2)])
+    assert learned_temperatures("stsb/bsc-learned", book, "minilm") == pytest.approx([0.1, 0.2])
+    assert "0.1000, 0.2000" in make_page(book)
+
+
+def test_the_best_recipe_is_chosen_on_dev_and_never_on_test(tmp_path):
+    candidates = SEARCH["stsb"]
+    runs = [
+        make_run(candidate.base, 1, test=0.9 - place / 100, dev=0.5 + place / 100, overrides=candidate.changes)
+        for place, candidate in enumerate(candidates)
+    ]
+    assert choose_best("stsb", write(tmp_path, runs[:-1])) is None  # the search is not whole yet
+    book = write(tmp_path, runs[-1:])
+    assert choose_best("stsb", book) == candidates[-1]
+    ranked = [candidate for candidate, _ in rank_candidates("stsb", book, "minilm", candidates)]
+    assert ranked == list(candidates[::-1])
+    assert grids_of("best", book)[-1].rows[0][1] == f"`{candidates[-1].name}`"
+
+
+def test_records_that_lost_their_test_scores_still_choose_and_show_a_dash(tmp_path):
+    candidates = SEARCH["stsb"]
+    runs = [make_run(one.base, 1, test=0.9, dev=0.5 + place / 100, overrides=one.changes) for place, one in enumerate(candidates)]
+    for run in runs:
+        del run.before["test"], run.after["test"]
+    book = write(tmp_path, runs)
+    assert choose_best("stsb", book) == candidates[-1]
+    assert grids_of("best", book)[-1].rows[0][2:4] == (f"{runs[-1].dev_score():.4f}", "–")
+    sample = book.find(candidates[0].recipe(), "minilm")
+    assert compare(sample, sample, ("Spearman", "test")) is None and sample.best_on_dev(("Spearman", "test")) is None
+    assert {row.n for row in rows_of("5", book)} == {0}
+    assert "| the encoder as it comes | – | – | – |" in make_page(book)
+    again = make_run(candidates[0].base, 1, test=0.8, dev=0.7, overrides=candidates[0].changes)
+    assert write(tmp_path, [again]).find(candidates[0].recipe(), "minilm").scores(("Spearman", "test")) == [0.8]
+
+
+def test_a_second_round_decides_where_there_is_one(tmp_path):
+    first = [make_run(one.base, 1, test=0.9, dev=0.9, overrides=one.changes) for one in SEARCH["cqa-a"]]
+    assert choose_best("cqa-a", write(tmp_path, first)) is None
+    lower = [
+        make_run(one.base, 1, test=0.5, dev=0.5 + place / 100, overrides=one.changes) for place, one in enumerate(SECOND["cqa-a"])
+    ]
+    book = write(tmp_path, lower)  # another dev set: higher figures on the given one say nothing
+    assert choose_best("cqa-a", book) == SECOND["cqa-a"][-1]
+    titles = [grid.title for grid in grids_of("best", book) if "cqa-a" in grid.title]
+    assert titles == ["Search, `cqa-a`, minilm", "Second round, by cross-validation, `cqa-a`, minilm"]
+
+
+def test_where_every_combination_was_run_each_level_is_judged_by_all_that_have_it(tmp_path):
+    (design,) = COMBINED["antique"]
+    worth = [(0.02, 0.0), (0.0, 0.015), (0.0, 0.03, 0.01)]
+    runs = []
+    for combination, one in zip(design.combinations, design.candidates, strict=True):
+        dev = 0.8 + sum(levels[place] for levels, place in zip(worth, combination, strict=True))
+        lucky = 0.06 if combination == (1, 0, 2) else 0.0  # the highest of all figures, and one alone
+        for encoder in DECIDE:
+            runs += [make_run(one.base, seed, 0.5, dev + lucky, encoder, one.changes) for seed in range(1, 11)]
+    assert choose_best("antique", write(tmp_path, runs[:-11])) is None  # a tenth with minilm, and ten with mpnet, are missing
+    book = write(tmp_path, runs[-11:])
+    assert rank_candidates("antique", book, "minilm", design.candidates)[0][0] == design.candidate((1, 0, 2))
+    assert choose_best("antique", book) == design.candidate((0, 1, 1))
+    titles = [grid.title for grid in grids_of("best", book) if "antique" in grid.title]
+    assert titles[-1] == "Every combination, by cross-validation, `antique`, mpnet"
+
+
+@given(st.lists(st.floats(0, 1), min_size=12, max_size=12), st.lists(st.floats(0, 1), min_size=12, max_size=12))
+def test_the_best_levels_are_those_with_the_highest_plain_means(first, second):
+    design = Factorial(
+        "stsb/mse", (), (("", "train.learning_rate=5e-5"), ("", "train.batch_size=60"), ("", "train.epochs=2", "train.epochs=9"))
+    )
+    means = []
+    for factor, levels in enumerate(design.factors):
+        found = [[] for _ in levels]
+        for scores in (first, second):
+            for combination, score in zip(design.combinations, scores, strict=True):
+                found[combination[factor]].append(score)
+        means.append([statistics.mean(values) for values in found])
+    if any(abs(a - b) < 1e-6 for levels in means for a, b in itertools.combinations(levels, 2)):
+        return  # either may be called the best
+    expected = [levels.index(max(levels)) for levels in means]
+    assert best_levels(design, [first, second]) == design.candidate(expected)
+
+
+def test_combinations_that_an_encoder_lacks_tilt_nothing():
+    design = Factorial("stsb/mse", (), (("", "train.learning_rate=5e-5"), ("", "train.batch_size=60")))
+    assert [one.name for one in design.candidates][-1] == "stsb/mse+learning_rate-5e-5+batch_size-60"
+    easy, hard = [0.90, 0.89, 0.88, 0.87], [0.50, 0.49, 0.48, None]
+    assert best_levels(design, [easy, hard]) == design.candidate((0, 0))
+
+
+def test_combinations_decide_when_one_encoder_has_all_and_the_other_half(tmp_path):
+    design = COMBINED["pfcc-s"][0]
+
+    def runs_of(places, encoder, seeds=range(1, 11)):
+        chosen = [design.candidates[place] for place in places]
+        return [make_run(one.base, seed, 0.5, 0.5, encoder, one.changes) for one in chosen for seed in seeds]
+
+    assert deciding("pfcc-s", write(tmp_path, runs_of(range(12), "minilm"))) is None
+    book = write(tmp_path, runs_of((0, 1, 2, 3), "mpnet"))  # the smaller batch alone
+    assert deciding("pfcc-s", book) is None and choose_best("pfcc-s", book) is None
+    assert "For `pfcc-s` there are runs of combinations that do not decide yet" in make_page(book)
+    book = write(tmp_path, runs_of((4, 6), "mpnet", seeds=(1, 2)))  # other tenths are another dev
+    assert deciding("pfcc-s", book) is None
+    book = write(tmp_path, [*runs_of((4, 6), "mpnet", seeds=range(3, 11)), *runs_of((1,), "bert-base-uncased", seeds=(1,))])
+    assert deciding("pfcc-s", book) == design and "By settings, not by candidates: `pfcc-s`" in make_page(book)
+    assert "that do not decide yet" not in make_page(book)  # though the next step has some of these
+    fresh = COMBINED["pfcc-s"][1].candidate((1, 0, 0))
+    book = write(tmp_path, [make_run(fresh.base, 1, 0.5, 0.5, "minilm", fresh.changes)])
+    assert deciding("pfcc-s", book) == design and "For `pfcc-s` there are runs of combinations that do not" in make_page(book)
+
+
+def test_candidates_without_a_common_seed_are_not_compared(tmp_path):
+    first, second, third, *_ = SEARCH["stsb"]
+    runs = [make_run(first.base, seed, 0.5, 0.5, overrides=first.changes) for seed in (1, 2)]
+    runs += [make_run(second.base, seed, 0.5, 0.6, overrides=second.changes) for seed in (2, 3)]
+    runs += [make_run(third.base, 4, 0.5, 0.9, overrides=third.changes)]
+    ranked = rank_candidates("stsb", write(tmp_path, runs), "minilm", (first, second, third))
+    assert [candidate for candidate, _ in ranked] == [second, first, third]
+
+
+def test_a_candidate_of_two_rounds_is_one():
+    names = [candidate.name for candidate in all_candidates("antique")]
+    shared = set(SECOND["antique"]) & set(COMBINED["antique"][0].candidates)
+    assert (
+        len(names) == len(set(names)) == len(SEARCH["antique"]) + len(SECOND["antique"]) + 12 - len(shared) and len(shared) == 4
+    )
+
+
+def test_candidates_are_compared_on_the_seeds_that_all_of_them_have(tmp_path):
+    runs = [make_run(candidate.base, 1, test=0.5, dev=0.5, overrides=candidate.changes) for candidate in SEARCH["stsb"]]
+    first, second, *_ = SEARCH["stsb"]
+    runs += [make_run(first.base, 2, test=0.9, dev=0.9, overrides=first.changes)]  # one more run, and a lucky one
+    runs[1] = make_run(second.base, 1, test=0.5, dev=0.6, overrides=second.changes)
+    book = write(tmp_path, runs)
+    assert choose_best("stsb", book) == second
+    assert rank_candidates("stsb", book, "minilm", SEARCH["stsb"])[0][0] == second
+
+
+def test_the_released_settings_stand_beside_those_of_the_text(tmp_path):
+    assert released_grid(Book(tmp_path)) is None
+    runs = [make_run(f"{preset}stsb/bsc", seed, 0.8, 0.8) for preset in ("", "released/") for seed in (1, 2)]
+    (row,) = released_grid(write(tmp_path, runs)).rows
+    assert row[0] == "`released/stsb/bsc`" and row[3:5] == ("0.8000 ± 0.0000", "0.8000 ± 0.0000")
+
+
+@pytest.mark.parametrize("task", SEARCH)
+def test_the_shipped_best_recipe_is_the_winner_on_dev(task):
+    shipped = f"{task}/best" in shipped_recipes()
+    winner = choose_best(task, Book(ROOT / "results"))
+    if winner is not None:
+        assert shipped, f"the search is done: write recipes/{task}/best.toml with the settings of {winner.name}"
+        best = settings_key(as_chosen(read_recipe(f"{task}/best")))
+        assert best == settings_key(winner.recipe()), f"the winner is {winner.name}"
+    elif shipped:
+        best = settings_key(as_chosen(read_recipe(f"{task}/best")))
+        assert best in {settings_key(candidate.recipe()) for candidate in all_candidates(task)}
+
+
+def test_a_recipe_that_is_trained_on_dev_shows_the_dev_score_that_it_was_chosen_by(tmp_path):
+    joined = read_recipe("pfcc-s/best").model_copy(update={"dev": "joined"})
+    runs = [make_run("pfcc-s/best", seed, test=0.7, dev=0.6, overrides=["dev=rotating"]) for seed in (1, 2)]
+    runs += [make_run("pfcc-s/best", seed, test=0.8, dev=1.0, overrides=["dev=joined"]) for seed in (1, 2)]
+    row = best_row(joined, ("HP@1", "test"), write(tmp_path, runs), "minilm")
+    assert row[4:8] == ("0.6000", "0.8000 ± 0.0000", "–", "2")
+
+
+def test_the_page_of_results_is_current():
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert page == make_page(Book(ROOT / "results")), "the records have changed: make results writes docs/results.md again"
+
+
+def test_the_tables_are_printed_for_people_too():
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["tables", "5", "--results", str(ROOT / "results")])
+    assert result.exit_code == 0 and "Combo" in result.output and "0.8459" in result.output
+
+
+def test_an_unknown_table_is_refused(tmp_path):
+    with pytest.raises(UserError, match="there is no table '9'; known: 1, 2, 3, 4, 5, 6, open, best"):
+        rows_of("9", Book(tmp_path))
+    with pytest.raises(UserError, match="unknown preset 'code'"):
+        rows_of("1", Book(tmp_path), "code")
+
+
+def test_the_rows_of_the_paper_are_the_rows_of_the_tables():
+    assert {name for names in TABLES.values() for name in names} == set(PUBLISHED)

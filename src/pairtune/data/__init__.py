@@ -1,0 +1,1 @@
+"""All that makes training material: pairs, files, datasets, splits, negatives."""

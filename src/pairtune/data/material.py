@@ -1,0 +1,169 @@
+"""What a stage trains on: the task's pairs, with what the recipe adds to them or leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pairtune.data.filling import check_filling, fill_queries
+from pairtune.data.negatives import logarithmic_negatives, triplets
+from pairtune.data.pairs import PairSet, Task
+from pairtune.data.splits import join
+from pairtune.errors import UserError
+from pairtune.runs.recipe import Stage
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer
+
+
+def training_dataset(model: SentenceTransformer, task: Task, stage: Stage, seed: int) -> Dataset:
+    """The pairs (or triplets) that a stage trains on, as the host's dataset: texts first, then the label."""
+    from datasets import Dataset
+
+    if stage.train.file:
+        return dataset_of_file(stage)
+    pairs = training_pairs(model, task, stage, np.random.default_rng([seed, 1]))
+    if stage.loss.kind == "triplet":
+        anchors, positives, negatives = triplets(pairs, stage.loss.positive_above, np.random.default_rng([seed, 2]))
+        return Dataset.from_dict({"anchor": anchors, "positive": positives, "negative": negatives})
+    if stage.loss.kind == "pearson" and len(np.unique(pairs.label)) < 2:
+        raise UserError(
+            f"task {task.name}: all training labels are {pairs.label[0]:g}; the Pearson loss needs labels that differ"
+        )
+    return Dataset.from_dict({"left": pairs.left, "right": pairs.right, "label": pairs.label})
+
+
+def dataset_of_file(stage: Stage) -> Dataset:
+    """The rows of `train.file`, mapped into memory as they are needed: a file larger than memory trains like any other."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+    from datasets import Dataset
+
+    path, names = stage.train.file, stage.train.columns
+    train = stage.train
+    given = {train.negatives, train.labels} == {"given"} and train.splits == "train"
+    changed = train.positives_only or train.pairs or train.candidates or not given
+    if stage.loss.kind == "triplet" or changed:
+        raise UserError(
+            f"train.file {path} is trained on as it stands: no triplets, positives_only, negatives, candidates, labels, "
+            f"splits or pairs with it"
+        )
+    try:
+        found = pq.read_schema(path).names
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise UserError(
+                f"train.file {path} has no column {', '.join(missing)}; it has: {', '.join(found)}; set train.columns"
+            )
+        if len(names) == 3:
+            low, high = pc.min_max(pq.read_table(path, columns=[names[2]])[names[2]].cast(pa.float64())).as_py().values()
+            if low is None or not 0 <= low <= high <= 1:
+                raise UserError(f"train.file {path}: labels lie in {low} to {high}; labels here lie in 0 to 1, rescale them")
+    except (OSError, pa.ArrowException) as problem:
+        raise UserError(f"train.file {path} cannot be read as Parquet: {problem}") from problem
+    dataset = Dataset.from_parquet(path, columns=list(names))
+    return dataset.select_columns(list(names)).rename_columns(dict(zip(names, ("left", "right", "label"), strict=False)))
+
+
+def check_candidates(task: Task, stage: Stage) -> None:
+    """Refuse a `train.candidates` that cannot be had, or that another setting takes back."""
+    train = stage.train
+    if not train.candidates:
+        return
+    if train.splits != "train":
+        raise UserError(
+            f'train.candidates = {train.candidates} fills the queries of train, and train.splits = "{train.splits}" trains on '
+            f"others: set one of the two"
+        )
+    against = {"positives_only = true": train.positives_only, 'negatives = "logarithmic"': train.negatives == "logarithmic"}
+    if others := [name for name, given in against.items() if given]:
+        raise UserError(
+            f"train.candidates = {train.candidates} adds negatives to the given ones, and train.{others[0]} keeps only the "
+            f"positives of them: set one of the two"
+        )
+    check_filling(task, task.train, train.candidates, "train.candidates")
+
+
+def take_splits(task: Task, names: str) -> PairSet:
+    """The pairs of these splits, in their order.
+
+    Of extra ones without those whose left text dev or test has as well, and those that are there already.
+    """
+    setting, known = f'train.splits = "{names}"', ", ".join(["train", *task.extra])
+    held_out = {*task.dev.left, *task.test.left}
+    taken: dict[str, PairSet] = {}
+    for name in names.split("+"):
+        if name in ("dev", "test"):
+            instead = ': dev = "joined" is there for it' if name == "dev" else ""
+            raise UserError(f"{setting}: {name} is what models are judged by{instead}; to train on, there is: {known}")
+        if name in taken:
+            raise UserError(f"{setting}: {name} is named twice; name each split once")
+        if name != "train" and name not in task.extra:
+            raise UserError(f"{setting}: task {task.name} has no split {name!r}; to train on, there is: {known}")
+        pairs = task.split(name)
+        if name != "train":
+            there = {pair for other in taken.values() for pair in zip(other.left, other.right, strict=True)}
+            fresh = [
+                left not in held_out and (left, right) not in there for left, right in zip(pairs.left, pairs.right, strict=True)
+            ]
+            pairs = pairs.take(fresh)
+        if not len(pairs):
+            raise UserError(
+                f"{setting}: of {name} no pair is left without those that are there already, and those whose left text dev or "
+                f"test has: leave it out"
+            )
+        taken[name] = pairs
+    return reduce(join, taken.values())
+
+
+def note_splits(task: Task, stages: Sequence[Stage]) -> list[str]:
+    """For each choice of splits other than train alone, how many pairs it gives, and how many stayed out."""
+    notes = []
+    for names in dict.fromkeys(stage.train.splits for stage in stages if stage.train.splits != "train"):
+        count = len(take_splits(task, names))
+        left_out = sum(len(task.split(name)) for name in names.split("+")) - count
+        notes.append(
+            f"train: {names}, {count:,} pairs; {left_out:,} left out that are there already, or whose left text is held out"
+        )
+    return notes
+
+
+def training_pairs(model: SentenceTransformer, task: Task, stage: Stage, rng: np.random.Generator) -> PairSet:
+    """The task's training pairs, with what the recipe adds to them or leaves out."""
+    pairs = take_splits(task, stage.train.splits)
+    if stage.train.candidates:
+        pairs = fill_queries(pairs, stage.train.candidates)
+    if stage.train.labels == "graded":
+        pairs = graded(pairs)
+    if stage.train.negatives == "logarithmic":
+        pairs = add_negatives(model, pairs, rng)
+    if stage.train.positives_only:
+        pairs = pairs.take(pairs.positives(stage.loss.positive_above))
+    if 0 < stage.train.pairs < len(pairs):
+        pairs = pairs.take(np.sort(rng.choice(len(pairs), stage.train.pairs, replace=False)))
+    if not len(pairs):
+        raise UserError(
+            f"task {task.name}: no training pair has a label above {stage.loss.positive_above:g}; lower loss.positive_above"
+        )
+    return pairs
+
+
+def graded(pairs: PairSet) -> PairSet:
+    """The pairs with the dataset's own grades as labels, from 0 for the lowest to 1 for the highest."""
+    low, high = pairs.grade.min(), pairs.grade.max()
+    return replace(pairs, label=(pairs.grade - low) / (high - low)) if high > low else pairs
+
+
+def add_negatives(model: SentenceTransformer, pairs: PairSet, rng: np.random.Generator) -> PairSet:
+    """Negatives for data that has none, by the paper's 100 + 2^k scheme, with the model as it is now."""
+    from pairtune.encoders.embedding import encode
+
+    corpus = pairs.corpus or tuple(dict.fromkeys(pairs.right))
+    left = encode(model, pairs.left, "encoding for negatives")
+    return logarithmic_negatives(pairs, left, corpus, encode(model, corpus, "encoding for negatives"), rng)

@@ -1,0 +1,137 @@
+"""What a pair is: two texts, how well they go together, and the query they belong to."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from pairtune.errors import UserError
+
+if TYPE_CHECKING:
+    from pairtune.metrics import Gold
+
+Kind = Literal["classification", "ranking", "regression", "retrieval"]
+
+
+@dataclass(frozen=True, eq=False)
+class PairSet:
+    """N pairs of texts, in file order.
+
+    left, right: N texts each. label: (N,) float32 in [0, 1], how well the two go together.
+    query: (N,) strings, which pairs compete with each other in a ranking.
+    grade: (N,) float32, the label on the dataset's own scale (1–4, 0–5), for graded metrics.
+    corpus: in retrieval, every right text that a left text is searched in; otherwise None.
+    """
+
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    label: np.ndarray
+    query: np.ndarray
+    grade: np.ndarray
+    corpus: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        left: Sequence[str],
+        right: Sequence[str],
+        label: Sequence[float] | np.ndarray | None = None,
+        *,
+        query: Sequence[str] | np.ndarray | None = None,
+        grade: Sequence[float] | np.ndarray | None = None,
+        corpus: Sequence[str] | None = None,
+    ) -> PairSet:
+        """Pairs from columns: no label means that all are positive, no query that the left text is the query."""
+        labels = np.ones(len(left), np.float32) if label is None else np.asarray(label, np.float32)
+        grades = labels if grade is None else np.asarray(grade, np.float32)
+        queries = np.asarray(left if query is None else query, dtype=object)
+        return cls(tuple(left), tuple(right), labels, queries, grades, None if corpus is None else tuple(corpus))
+
+    def __post_init__(self) -> None:
+        columns = {"right": self.right, "label": self.label, "query": self.query, "grade": self.grade}
+        for name, column in columns.items():
+            if len(column) != len(self.left):
+                raise UserError(f"{len(self.left)} left texts but {len(column)} values of {name}: give one per pair")
+        if not np.isfinite(self.label).all():
+            row = int(np.flatnonzero(~np.isfinite(self.label))[0])
+            raise UserError(f"the label of pair {row} is {self.label[row]}: give a number from 0 to 1")
+        if len(self.label) and (self.label.min() < 0 or self.label.max() > 1):
+            row = int(np.flatnonzero((self.label < 0) | (self.label > 1))[0])
+            raise UserError(f"the label of pair {row} is {self.label[row]:g}: labels here lie in 0 to 1, rescale them")
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> PairSet:
+        """The pairs at these rows, in this order; the corpus stays whole.
+
+        >>> PairSet.of(["a", "b"], ["x", "y"]).take([1]).left
+        ('b',)
+        """
+        rows = np.asarray(rows)
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
+        return replace(
+            self,
+            left=tuple(self.left[i] for i in rows),
+            right=tuple(self.right[i] for i in rows),
+            label=self.label[rows],
+            query=self.query[rows],
+            grade=self.grade[rows],
+        )
+
+    def gold(self, positive_above: float = 0.5) -> Gold:
+        """What the metrics need to know of the pairs."""
+        from pairtune.metrics import Gold
+
+        return Gold(self.label, self.query, self.grade, positive_above, self.right, self.corpus)
+
+    def positives(self, above: float = 0.5) -> np.ndarray:
+        """(N,) bool: the label lies strictly above this."""
+        return self.label > above
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A dataset with its split, how it is scored, and where it came from.
+
+    metric: the main metric's printable name; metrics: all that are reported, the main one among them.
+    positive_above: labels strictly above it are positive. notes: what was skipped or replaced, and why.
+    """
+
+    name: str
+    kind: Kind
+    train: PairSet
+    dev: PairSet
+    test: PairSet
+    metric: str
+    metrics: tuple[str, ...]
+    positive_above: float = 0.5
+    notes: tuple[str, ...] = ()
+    license: str = ""
+    citation: str = ""
+    source: str = ""
+    extra: dict[str, PairSet] = field(default_factory=dict)
+
+    def fingerprint(self, others: Sequence[str] = ()) -> str:
+        """The same for the same pairs, labels and split: its name, how many pairs, and a hash of them.
+
+        others: extra splits that count as well.
+        """
+        digest = hashlib.sha256()
+        splits = (self.train, self.dev, self.test, *(self.extra[name] for name in others if name in self.extra))
+        for pairs in splits:
+            for column in (pairs.left, pairs.right, pairs.corpus or ()):
+                digest.update("\0".join(column).encode("utf-8", "surrogatepass") + b"\1")
+            digest.update(pairs.label.tobytes())
+        return f"{self.name}, {sum(map(len, splits)):,} pairs, {digest.hexdigest()[:12]}"
+
+    def split(self, name: str) -> PairSet:
+        """The split called train, dev, test, or one of the task's extra ones (such as test2016)."""
+        splits = {"train": self.train, "dev": self.dev, "test": self.test, **self.extra}
+        if name not in splits:
+            raise UserError(f"task {self.name} has no split {name!r}; known: {', '.join(splits)}")
+        return splits[name]

@@ -1,0 +1,1 @@
+"""Encoders: loading, embedding texts, exporting, ignoring parts of texts, the search index."""

@@ -1,0 +1,133 @@
+"""Texts through an encoder in blocks of equally many tokens: each is tokenized once, and hardly any padding is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pairtune.fast.attention import why_padded
+from pairtune.fast.packing import Tokens, shared_tokens
+from pairtune.precision import float32_products
+from pairtune.progress import track
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+# By the kind of device: a CPU is fastest while a block stays in its cache, an accelerator while it is kept busy.
+TOKENS = {"cpu": 1024, "cuda": 32_768}  # in one forward pass, padding included
+CHUNK = {"cpu": 512, "cuda": 8192}  # texts that are tokenized and sorted together, between two signs of progress
+PADDED = {"input_ids", "attention_mask", "token_type_ids"}  # (texts, length), and what is cut off is padding
+ABOUT_ALL = {"modality", "prompt_length"}
+REMEMBERED = range(32, 100_001)  # how many texts' tokens are worth keeping: a training evaluates the same after every epoch
+
+
+def embed(
+    model: SentenceTransformer,
+    texts: Sequence[str],
+    what: str = "encoding",
+    *,
+    prompt: str = "",
+    task: str | None = None,
+    quiet: bool = False,
+) -> Tensor:
+    """(N, n) float32: the embedding of each text as `model.encode` gives it, on the model's device.
+
+    prompt: stands before each text, "" for none. task: as `encode` takes it. quiet: show no progress.
+    """
+    options = {"task": task} if task else {}
+    plain = not prompt and not task and len(texts) in REMEMBERED and why_padded(model) is None
+    tokens = shared_tokens(model) if plain else None
+    model.eval()
+    kind = model.device.type if model.device.type in TOKENS else "cpu"
+    by_length = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+    chunks = [by_length[start : start + CHUNK[kind]] for start in range(0, len(texts), CHUNK[kind])]
+    places, parts = [], []
+    with torch.inference_mode(), quick_products(kind):
+        for chunk in chunks if quiet else track(chunks, what):
+            for rows, vectors in _embed_chunk(model, [texts[place] for place in chunk], TOKENS[kind], prompt, options, tokens):
+                places += [chunk[row] for row in rows]
+                parts.append(vectors[:, : model.truncate_dim].float())
+    if not parts:
+        return torch.empty(0, model.get_embedding_dimension() or 0)
+    order = torch.from_numpy(np.argsort(places))
+    return torch.cat(parts)[order.to(parts[0].device)]
+
+
+def quick_products(kind: str) -> AbstractContextManager[None]:
+    """On a GPU, products of float32 by its TF32 units: cosines move by about 1e-4."""
+    return float32_products("tf32") if kind == "cuda" else nullcontext()
+
+
+def _embed_chunk(
+    model: SentenceTransformer, texts: list[str], most: int, prompt: str, options: dict[str, Any], tokens: Tokens | None
+) -> Iterator[tuple[Sequence[int], Tensor]]:
+    """Rows of the chunk and their vectors, block by block, each of at most so many tokens."""
+    features = tokens.padded(model, texts) if tokens is not None else model.preprocess(texts, prompt=prompt, **options)
+    if not can_cut(features):  # not a plain encoder of tokens: its own way is the only one that is sure to be right
+        yield range(len(texts)), model.encode(texts, prompt=prompt, convert_to_tensor=True, show_progress_bar=False, **options)
+        return
+    for rows, block in cut_features(features, most):
+        on_device = {name: value.to(model.device) if isinstance(value, Tensor) else value for name, value in block.items()}
+        yield rows, model(on_device, **options)["sentence_embedding"]
+
+
+def can_cut(features: dict[str, Any]) -> bool:
+    """Whether these are tokens with padding at their end, and nothing else."""
+    if not {"input_ids", "attention_mask"} <= set(features) <= PADDED | ABOUT_ALL:
+        return False
+    mask = features["attention_mask"]
+    return bool((mask[:, 1:] <= mask[:, :-1]).all())
+
+
+def cut_features(features: dict[str, Any], tokens: int) -> Iterator[tuple[list[int], dict[str, Any]]]:
+    """Blocks of rows, the shortest first, of at most so many tokens each, each block as long as its longest text."""
+    lengths = features["attention_mask"].sum(dim=1).numpy()
+    rows: list[int] = []
+    for row in [*np.argsort(lengths, kind="stable").tolist(), None]:
+        if rows and (row is None or (len(rows) + 1) * lengths[row] > tokens):
+            longest = int(lengths[rows[-1]])
+            padded = {name: features[name][rows, :longest] for name in PADDED & set(features)}
+            yield rows, {**features, **padded}
+            rows = []
+        if row is not None:
+            rows.append(row)
+
+
+class Embeddings:
+    """The unit vectors that a model gives to texts: each distinct text is encoded once, whoever asks for it again."""
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        """model: its weights stay as they are from now on."""
+        self.model = model
+        self._row: dict[str, int] = {}
+        self._vectors: np.ndarray | None = None
+
+    def __call__(self, texts: Sequence[str], what: str = "encoding") -> np.ndarray:
+        """(N, n) vectors of the texts; of the new ones those of equally many tokens are encoded together."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._row]
+        if new or self._vectors is None:
+            prompt = self.model.prompts.get(self.model.default_prompt_name) if self.model.default_prompt_name else None
+            vectors = torch.nn.functional.normalize(embed(self.model, new, what, prompt=prompt or "")).cpu().numpy()
+            self._row |= {text: place for place, text in enumerate(new, len(self._row))}
+            self._vectors = vectors if self._vectors is None else np.concatenate([self._vectors, vectors])
+        return self._vectors[[self._row[text] for text in texts]]
+
+    def score(self, left: Sequence[str], right: Sequence[str]) -> np.ndarray:
+        """(N,) the cosine of each pair."""
+        vectors = self([*left, *right])
+        return np.einsum("ij,ij->i", vectors[: len(left)], vectors[len(left) :])
+
+
+def encode(model: SentenceTransformer, texts: Sequence[str], what: str = "encoding") -> np.ndarray:
+    """(N, n) unit vectors of the texts."""
+    return Embeddings(model)(texts, what)
+
+
+def score_pairs(model: SentenceTransformer, left: Sequence[str], right: Sequence[str]) -> np.ndarray:
+    """(N,) the cosine of each pair."""
+    return Embeddings(model).score(left, right)

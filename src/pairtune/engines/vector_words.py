@@ -1,0 +1,136 @@
+"""Words from vectors, in batches: the number of the nearest centroid, or the numbers of the nearest rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pairtune.engines.job import By, make_stamp, memory_bytes
+from pairtune.engines.parquet import Source
+from pairtune.errors import UserError
+from pairtune.progress import say, track
+
+if TYPE_CHECKING:
+    import faiss
+
+BATCH = 8192
+SAMPLE = 64  # vectors per centroid are enough to place it
+EXACT_ROWS = 50_000  # below this, comparing all with all takes seconds
+PROBES = 16
+
+Find = Callable[[np.ndarray], np.ndarray]
+
+
+def write_vector_words(
+    source: Source,
+    column: str,
+    result: Path,
+    *,
+    by: By,
+    seed: int,
+    memory: str | None,
+    clusters: int = 0,
+    neighbors: int = 8,
+) -> None:
+    """A prepared file from a column of vectors, compared by cosine: what `prepare` writes for clusters and neighbors."""
+    rows = source.rows
+    if by == "clusters":
+        find = _nearest_centroid(source, column, clusters or max(1, round(rows**0.5)), seed)
+    else:
+        find = _nearest_rows(source, column, min(neighbors, rows), seed, memory)
+    schema = pa.schema([("words", pa.list_(pa.string()))], metadata=make_stamp(source))
+    batches = track(_batches(source, column), f"assigning {by}", total=-(-rows // BATCH))
+    with pq.ParquetWriter(result, schema) as writer:
+        for vectors in batches:
+            found = find(vectors)  # (batch, words)
+            ids = pa.array(found.ravel()).cast(pa.string())
+            offsets = np.arange(0, found.size + 1, found.shape[1], dtype=np.int32)
+            writer.write_table(pa.table([pa.ListArray.from_arrays(offsets, ids)], schema=schema))
+
+
+def _nearest_centroid(source: Source, column: str, clusters: int, seed: int) -> Find:
+    """k-means on a sample; the cost grows with the sample, not with the file."""
+    import faiss
+
+    sample = _sample(source, column, SAMPLE * clusters, seed)
+    clusters = min(clusters, len(sample))
+    say(f"placing {clusters:,} centroids by {len(sample):,} of {source.rows:,} vectors")
+    means = faiss.Kmeans(sample.shape[1], clusters, seed=seed % 2**31, spherical=True, min_points_per_centroid=1)
+    means.train(sample)
+    return lambda vectors: means.index.search(vectors, 1)[1]
+
+
+def _nearest_rows(source: Source, column: str, neighbors: int, seed: int, memory: str | None) -> Find:
+    """Each row and its nearest others: exact for few rows, otherwise in the nearest of many lists (IVF)."""
+    index = _empty_index(source, column, seed, memory)
+    for vectors in track(_batches(source, column), "indexing", total=-(-source.rows // BATCH)):
+        index.add(vectors)
+    return lambda vectors: index.search(vectors, neighbors)[1]
+
+
+def _empty_index(source: Source, column: str, seed: int, memory: str | None) -> faiss.Index:
+    import faiss
+
+    lists = round(4 * source.rows**0.5)
+    sample = _sample(source, column, SAMPLE * lists, seed)
+    width = sample.shape[1]
+    if source.rows <= EXACT_ROWS:
+        return faiss.IndexFlatIP(width)
+    room = memory_bytes(memory) or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    if source.rows * width > room:
+        need = f"{source.rows * width / 1e9:.1f} GB for {source.rows:,} vectors of width {width}"
+        raise UserError(f"neighbors need {need}; give more memory, shuffle by clusters, or split the file and shuffle the parts")
+    kind = "Flat" if source.rows * width * 4 <= room else "SQ8"  # one byte for each number instead of four
+    index = faiss.index_factory(width, f"IVF{lists},{kind}", faiss.METRIC_INNER_PRODUCT)
+    faiss.extract_index_ivf(index).nprobe = PROBES
+    index.train(sample)
+    return index
+
+
+def _sample(source: Source, column: str, size: int, seed: int) -> np.ndarray:
+    """Vectors at random rows, in the rows' order: (size or all, width)."""
+    rows = np.arange(source.rows)
+    if size < source.rows:
+        rows = np.sort(np.random.default_rng(abs(seed)).choice(source.rows, size, replace=False))
+    taken, first = [], 0
+    for vectors in _batches(source, column):
+        start, stop = np.searchsorted(rows, [first, first + len(vectors)])
+        taken.append(vectors[rows[start:stop] - first])
+        first += len(vectors)
+    return np.concatenate(taken)
+
+
+def _batches(source: Source, column: str) -> Iterator[np.ndarray]:
+    """The column as float32 matrices of unit rows, (batch, width); a zero vector stays one."""
+    first, width = 0, None
+    for file in source.files:
+        for batch in pq.ParquetFile(file).iter_batches(BATCH, columns=[column]):
+            vectors = _matrix(batch.column(0), f"column {column!r} of {source.name}", first, width)
+            first, width = first + len(vectors), vectors.shape[1]
+            norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+            yield vectors / np.where(norms > 0, norms, 1)
+
+
+def _matrix(values: pa.Array, where: str, first: int, width: int | None) -> np.ndarray:
+    lengths = values.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
+    width = int(lengths.max()) if width is None else width
+    wrong = np.flatnonzero(lengths != width)
+    if len(wrong) or width < 1:
+        row = int(wrong[0]) if len(wrong) else 0
+        given = "missing" if lengths[row] < 0 else f"of width {lengths[row]}"
+        raise UserError(
+            f"{where}: the vector of row {first + row} is {given}; all must have the same width, here {max(width, 1)}"
+        )
+    vectors = values.flatten().to_numpy(zero_copy_only=False).astype(np.float32).reshape(-1, width)
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(bad):
+        raise UserError(
+            f"{where}: the vector of row {first + int(bad[0])} holds NaN or infinity; drop that row or encode it again"
+        )
+    return vectors

@@ -1,0 +1,1 @@
+"""The training step without padding, and every private hook into torch and transformers."""

@@ -1,0 +1,207 @@
+"""A step as one CUDA graph, with bf16 copies of the parameters: the device never waits for Python to launch kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pairtune.fast.packing import Packed
+from pairtune.progress import say
+
+
+class Halves:
+    """The parameters of a module in bf16, brought up to date before each step; their gradients go to the originals.
+
+    Autocast, too, multiplies in bf16 and keeps the parameters in float32, but it casts each of them in each step on its own,
+    and every input of a product, and its gradient: more kernels than the rest of a small step has. Here hidden states stay
+    in bf16 from layer to layer, sums within a kernel are float32, and the optimizer sees float32 only.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.whole: list[Tensor] = [parameter for parameter in module.parameters() if parameter.is_floating_point()]
+        self.half = [parameter.detach().to(torch.bfloat16).requires_grad_(parameter.requires_grad) for parameter in self.whole]
+        half = {id(whole): half for whole, half in zip(self.whole, self.half, strict=True)}
+        owners = [(one._parameters, name) for one in module.modules() for name in one._parameters]
+        self.places = [(table, name, half[id(table[name])]) for table, name in owners if id(table[name]) in half]
+
+    @contextmanager
+    def instead(self) -> Iterator[None]:
+        """Inside, the module has the bf16 parameters, as the originals are now."""
+        with torch.no_grad():
+            torch._foreach_copy_(self.half, self.whole)
+        originals = [table[name] for table, name, _ in self.places]
+        try:
+            for table, name, half in self.places:
+                table[name] = half  # type: ignore[assignment]  # a plain tensor, but a leaf all the same
+            yield
+        finally:
+            for (table, name, _), original in zip(self.places, originals, strict=True):
+                table[name] = original
+
+    def hand_over(self) -> None:
+        """The gradients of a backward pass, in float32, to the originals: in place of those that are there."""
+        targets: list[Tensor] = []
+        sources: list[Tensor] = []
+        for whole, half in zip(self.whole, self.half, strict=True):
+            if half.grad is not None:
+                whole.grad = torch.empty_like(whole) if whole.grad is None else whole.grad
+                targets.append(whole.grad)
+                sources.append(half.grad)
+            elif whole.grad is not None:
+                whole.grad.zero_()
+        if targets:
+            torch._foreach_copy_(targets, sources)  # all of them in a few kernels
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the gradients of a backward pass."""
+        for half in self.half:
+            half.grad = None
+
+
+MOST_TOKENS = 32_768  # beyond this the kernels take longer than their launches
+MOST_GRAPHS = 48
+
+Compute = Callable[[Packed], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A captured step: the batch that it reads, the loss and the embeddings that it writes."""
+
+    graph: torch.cuda.CUDAGraph
+    batch: Packed
+    loss: Tensor
+    embeddings: Tensor
+
+
+class CapturedSteps:
+    """Runs `compute` and its backward pass; batches of a shape that was seen before are played from a graph.
+
+    compute: a batch to (loss, embeddings), without waiting for the device. The first batch of a shape is computed in the
+    ordinary way, with the same random numbers, so where graphs begin does not change the result.
+    """
+
+    def __init__(
+        self,
+        compute: Compute,
+        parameters: Iterable[nn.Parameter],
+        dropout: nn.Dropout | None = None,
+        halves: Halves | None = None,
+    ) -> None:
+        """dropout: one of the model's; a graph serves as long as its share stays. halves: what `compute` computes with."""
+        self.compute, self.dropout, self.halves = compute, dropout, halves
+        self.trains = {parameter: parameter.requires_grad for parameter in parameters}
+        self.parameters = [parameter for parameter in self.trains if parameter.requires_grad]
+        self.gradients: list[Tensor] = []  # of the parameters that have one, parts of `buffer`: graphs write there
+        self.added: list[Tensor] = []  # those that a backward pass adds to, and does not replace
+        self.buffer: Tensor | None = None
+        self.off = len({parameter.dtype for parameter in self.parameters}) > 1  # one buffer is of one type
+        self.stream = torch.cuda.Stream()
+        self.pool: Any = torch.cuda.graph_pool_handle()
+        self.seen: set[Any] = set()
+        self.graphs: dict[Any, Graph] = {}
+
+    def __call__(self, batch: Packed) -> tuple[Tensor, Tensor]:
+        """The loss and the embeddings, (columns, m, n); gradients are in place of those that are there."""
+        current = torch.cuda.current_stream()
+        self.stream.wait_stream(current)  # a graph, and what it shares memory with, stays on one stream
+        with torch.cuda.stream(self.stream):
+            if self.off:
+                found = self._compute(batch)
+            elif self.buffer is None:
+                found = self._compute(batch)
+                self._make_buffer()
+            else:
+                self._attach()
+                found = self._play(batch)
+        current.wait_stream(self.stream)
+        return found
+
+    def clip(self, limit: float) -> Tensor:
+        """Scale all gradients down so that their common norm is at most `limit`, as torch's clip_grad_norm_; the norm before."""
+        assert self.buffer is not None
+        norm = torch.linalg.vector_norm(self.buffer)
+        self.buffer.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
+        return norm
+
+    def release(self, set_to_none: bool = True) -> None:
+        """What the model's `zero_grad` does, without looking for its parameters anew: half a millisecond of a step."""
+        for parameter in self.trains:
+            parameter.grad = None
+
+    @property
+    def current(self) -> bool:
+        """Whether the same parameters are trained as when it was made."""
+        return all(parameter.requires_grad == before for parameter, before in self.trains.items())
+
+    def _play(self, batch: Packed) -> tuple[Tensor, Tensor]:
+        key = batch.shape, self.dropout and self.dropout.p
+        if key not in self.graphs:
+            if self.off or key not in self.seen or len(self.graphs) >= MOST_GRAPHS or batch.ids.shape[1] > MOST_TOKENS:
+                self.seen.add(key)
+                return self._compute(batch)
+            captured = self._capture(batch)
+            if captured is None:
+                return self._compute(batch)
+            self.graphs[key] = captured
+        step = self.graphs[key]
+        for target, source in zip(step.batch.tensors(), batch.tensors(), strict=True):
+            target.copy_(source, non_blocking=True)
+        step.graph.replay()
+        return step.loss.clone(), step.embeddings.clone()
+
+    def _compute(self, batch: Packed) -> tuple[Tensor, Tensor]:
+        loss, embeddings = self.compute(batch)
+        loss.backward()
+        if self.halves is not None:
+            self.halves.hand_over()
+        return loss.detach(), embeddings.detach()
+
+    def _capture(self, batch: Packed) -> Graph | None:
+        """As `torch.cuda.graph` does it, but without collecting garbage each time, which takes longer than all the rest."""
+        batch, graph = batch.clone(), torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        graph.capture_begin(pool=self.pool)
+        problem: RuntimeError | None = None
+        try:
+            loss, embeddings = self._compute(batch)
+        except RuntimeError as found:
+            problem = found
+        try:
+            graph.capture_end()
+        except RuntimeError as found:
+            problem = problem or found
+        if problem is not None:
+            self.off = True
+            if self.halves is not None:
+                self.halves.forget()
+            say(f"this step cannot be captured ({str(problem).splitlines()[0]}): going on without, more slowly")
+            return None
+        return Graph(graph, batch, loss, embeddings)
+
+    def _make_buffer(self) -> None:
+        """One buffer for all gradients that the first step has found; parameters that nothing uses stay without."""
+        self.parameters = [parameter for parameter in self.parameters if parameter.grad is not None]
+        sizes = [parameter.numel() for parameter in self.parameters]
+        self.buffer = torch.cat([parameter.grad.reshape(-1) for parameter in self.parameters if parameter.grad is not None])
+        parts = zip(self.buffer.split(sizes), self.parameters, strict=True)
+        self.gradients = [part.view_as(parameter) for part, parameter in parts]
+        replaced = set() if self.halves is None else {id(whole) for whole in self.halves.whole}
+        for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
+            parameter.grad = gradient
+            if id(parameter) not in replaced:
+                self.added.append(gradient)
+
+    def _attach(self) -> None:
+        """Give the parameters their gradients back, set to zero, after the host took them away."""
+        if self.added and all(parameter.grad is None for parameter in self.parameters):
+            torch._foreach_zero_(self.added)
+        for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
+            if parameter.grad is None:
+                parameter.grad = gradient

@@ -1,0 +1,197 @@
+"""The batch-softmax loss with one product and one exponential for both directions and the gradient: see docs/equations.md."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad, softplus
+
+from pairtune.errors import UserError
+from pairtune.loss.large.layout import Plan
+from pairtune.loss.large.stored import Stored
+from pairtune.loss.terms import NORMALIZATIONS
+
+LN2 = math.log(2)
+ROW_BY_ROW = ("l2", "none")
+STEP = 64  # of the width of tiles, and of the sizes of blocks
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How to compute one batch.
+
+    dtype: of the operands of the products. stored: through `Stored`, otherwise `Tiled`, for which maximum is meant.
+    divisor: of the sum of all terms.
+    """
+
+    plan: Plan
+    normalize: str
+    dtype: torch.dtype
+    stored: bool
+    maximum: bool
+    divisor: float
+
+    @property
+    def by_rows(self) -> bool:
+        """Is every row normalized by itself, on a GPU? Then one kernel does that, and another its gradient."""
+        return not self.stored and self.normalize in ROW_BY_ROW
+
+
+class FusedLoss(torch.autograd.Function):
+    """The loss of left, right: (m, n), before normalization, at τ, a number or a tensor of one value. Differentiable once."""
+
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, right: Tensor, temperature: float | Tensor, setup: Setup) -> Tensor:
+        """The loss, and already its gradients by the scores of the positives and by the logarithms of the sums."""
+        q = _operand(left, setup.plan.rows, setup, 1 / (LN2 * temperature))  # S = qaᵀ·ln 2: powers of 2 are cheaper than of e
+        a = _operand(right, setup.plan.columns, setup, 1.0)
+        engine = _engine(setup, q, a, kept=[] if any(ctx.needs_input_grad) else None)
+        at = engine.sums()
+        with torch.enable_grad():
+            parts = [(part * LN2).requires_grad_() for part in (_own_scores(setup, q, a), *at)]
+            loss = _join(setup.plan, *parts)
+            given = torch.autograd.grad(loss, parts, allow_unused=True, materialize_grads=True)
+        ctx.setup, ctx.temperature = setup, temperature
+        ctx.save_for_backward(left, right, q, a, *at, parts[0].detach(), *given, *engine.kept)
+        return loss.detach() / setup.divisor
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        """The gradients of left, right and τ."""
+        if torch.is_grad_enabled():  # create_graph=True: what follows would count as constant
+            raise UserError("the fused loss has no second derivative: call batch_softmax_loss with fast=False")
+        left, right, q, a, rows_at, columns_at, scores, *rest = ctx.saved_tensors
+        setup, plan, temperature = ctx.setup, ctx.setup.plan, ctx.temperature
+        own, by_row, by_column, *kept = rest
+        by_q, by_a = _engine(setup, q, a, kept).gradients(rows_at, columns_at, by_row, by_column)
+        factor, by_temperature = upstream / setup.divisor, None
+        if ctx.needs_input_grad[2]:  # τ divides all of S: its gradient is that of S times S, over −τ
+            whole = LN2 * _dot(setup, q, by_q) + (own * scores).sum()
+            by_temperature = (-factor * whole / temperature).reshape(temperature.shape).to(temperature)
+        if not setup.by_rows:
+            _add_own(plan, by_q, by_a, q, a, own)
+        row, column = plan.edges.row, plan.edges.column
+        by_left = by_right = None
+        if ctx.needs_input_grad[0]:
+            by_left = _unscale(left, plan.rows, setup, factor / temperature, by_q, own, a, row, column)
+        if ctx.needs_input_grad[1]:
+            by_right = _unscale(right, plan.columns, setup, factor * LN2, by_a, own, q, column, row)
+        return by_left, by_right, by_temperature, None
+
+
+def _engine(setup: Setup, q: Tensor, a: Tensor, kept: list[Tensor] | None) -> Any:
+    """What computes the sums. kept: what it stored for the gradient, to be filled by `sums`; None when no gradient is wanted."""
+    if setup.stored:
+        return Stored(setup.plan, q, a, kept)
+    return _tiled().Tiled(setup.plan, q, a, maximum=setup.maximum)
+
+
+def _tiled() -> ModuleType:
+    from pairtune.loss.large import tiled  # needs Triton
+
+    return tiled
+
+
+def _join(plan: Plan, own: Tensor, rows_at: Tensor, columns_at: Tensor) -> Tensor:
+    """The sum of all terms. own: (k,), S of the edges; rows_at, columns_at: (U,) and (V,), log Σ exp S of everything else."""
+    edges, total = plan.edges, 0 * own.sum()
+    by_row = (rows_at, plan.row_terms, edges.row, plan.row_counts, edges.column, plan.column_counts)
+    by_column = (columns_at, plan.column_terms, edges.column, plan.column_counts, edges.row, plan.row_counts)
+    for at, terms, place, counts, other, other_counts in (by_row, by_column):
+        if not terms:
+            continue
+        at = at[:terms] if counts is None else at[:terms] - counts[:terms].log()  # each was summed times its own count
+        if plan.together:
+            assert place is not None and other is not None and other_counts is not None
+            whole = torch.logaddexp(at, _log_sum_by(own + other_counts[other].log(), place, terms))
+            cost = whole[place] - own
+        else:
+            cost = softplus((at if place is None else at[place]) - own)  # log(e^at + e^own) − own
+        total = total + (cost if edges.pairs is None else cost * edges.pairs).sum()
+    return total
+
+
+def _log_sum_by(values: Tensor, place: Tensor, size: int) -> Tensor:
+    """log Σ exp of the values at each place. values, place: (k,), to (size,)."""
+    top = values.new_full((size,), -torch.inf).scatter_reduce(0, place, values.detach(), "amax")
+    return values.new_zeros(size).index_add(0, place, torch.exp(values - top[place])).log() + top
+
+
+def _own_scores(setup: Setup, q: Tensor, a: Tensor) -> Tensor:
+    """q·a of the edges, in float32. (k,)."""
+    edges = setup.plan.edges
+    if not setup.stored:
+        return _tiled().dot(q, a, edges.count, edges.row, edges.column)
+    row, column = _places(setup.plan)
+    return (q[row] * a[column]).sum(1)
+
+
+def _add_own(plan: Plan, by_q: Tensor, by_a: Tensor, q: Tensor, a: Tensor, own: Tensor) -> None:
+    """The edges' share of both gradients, in place: exact, where P may have but eight bits."""
+    row, column = _places(plan)
+    if isinstance(row, slice):
+        by_q[row].addcmul_(a[column].float(), own[:, None])
+        by_a[column].addcmul_(q[row].float(), own[:, None])
+    else:
+        by_q.index_add_(0, row, a[column].float() * own[:, None])
+        by_a.index_add_(0, column, q[row].float() * own[:, None])
+
+
+def _places(plan: Plan) -> tuple[Any, Any]:
+    """The rows and the columns of the edges."""
+    diagonal = slice(0, plan.edges.count)
+    return (diagonal, diagonal) if plan.edges.row is None else (plan.edges.row, plan.edges.column)
+
+
+def _dot(setup: Setup, one: Tensor, other: Tensor) -> Tensor:
+    if setup.stored:
+        return (one * other).sum()
+    return _tiled().dot(one, other, len(one)).sum()
+
+
+def _operand(vectors: Tensor, chosen: Tensor | None, setup: Setup, factor: float | Tensor) -> Tensor:
+    """The chosen vectors, normalized and multiplied, in the operands' dtype; for tiles padded with zeros. (m, n) to (U, w)."""
+    if setup.by_rows:
+        return _tiled().scale(vectors, chosen, _scalar(factor, vectors), setup.dtype, unit=setup.normalize == "l2")
+    found = NORMALIZATIONS[setup.normalize](vectors.float()) * factor
+    found = (found if chosen is None else found[chosen]).to(setup.dtype)
+    return found if setup.stored else pad(found, (0, -found.shape[1] % STEP))
+
+
+def _unscale(
+    vectors: Tensor,
+    chosen: Tensor | None,
+    setup: Setup,
+    factor: Tensor,
+    given: Tensor,
+    own: Tensor,
+    others: Tensor,
+    place: Tensor | None,
+    partner: Tensor | None,
+) -> Tensor:
+    """The gradient of the vectors, when what `_operand` made of them has the gradient `given` · factor.
+
+    By rows, the edges' share is still to be added: own[e] · others[partner[e]] at place[e].
+    """
+    if setup.by_rows:
+        places = None if place is None else (place, partner)
+        unit = setup.normalize == "l2"
+        return _tiled().pull(vectors, chosen, _scalar(factor, vectors), given, own, others, places, unit=unit)
+    given = given[:, : vectors.shape[1]] * factor
+    if chosen is not None:
+        given = given.new_zeros(vectors.shape).index_copy_(0, chosen, given)
+    with torch.enable_grad():  # the normalization is computed again: keeping it would cost more memory than it is worth
+        vectors = vectors.detach().requires_grad_()
+        return torch.autograd.grad(NORMALIZATIONS[setup.normalize](vectors.float()), vectors, given)[0]
+
+
+def _scalar(value: float | Tensor, like: Tensor) -> Tensor:
+    """One number in the memory of the device, without waiting for it."""
+    if isinstance(value, Tensor):
+        return value.to(like.device, torch.float32)
+    return torch.full((), value, device=like.device)

@@ -1,0 +1,160 @@
+"""The nearest texts of every text: with faiss on the CPU, with torch on CUDA, less likely false negatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pairtune.errors import UserError
+from pairtune.ordering.nearest_gpu import Found, Search, search_device
+from pairtune.ordering.order import Side, to_array
+from pairtune.progress import say
+from pairtune.runs.recipe import OrderSettings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+EXACT_BELOW = 200_000  # vectors; beyond, exact search on a CPU takes minutes and grows with the square
+BLOCK = 4096  # queries at a time: faiss multiplies in blocks of that size, and with fewer takes twice as long
+PROBES = 64  # of 4√D lists: recall 0.96 on 72,673 real texts (16 of √D lists cost more and found 0.92)
+POINTS_PER_LIST = 64  # enough to place a list, and a quarter of the time of faiss's own 256
+SAMPLE = 200  # queries that the recall of an approximate search is measured on
+
+
+def normalize(vectors: np.ndarray) -> np.ndarray:
+    """(D, n) float32 rows of length 1; a row of zeros stays as it is, at cosine 0 from all."""
+    length = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.ascontiguousarray(vectors / np.where(length == 0, 1, length), dtype=np.float32)
+
+
+def require_vectors(side: Side) -> np.ndarray | Tensor:
+    """The side's (D, n) vectors, which an order that compares meanings cannot do without."""
+    if side.vectors is None:
+        raise UserError("this order compares vectors and was given texts alone: encode them first (Side.encoded)")
+    return side.vectors
+
+
+def find_nearest(
+    vectors: np.ndarray | Tensor, count: int, device: str = "cpu", exact_below: int = EXACT_BELOW, *, similar: bool = True
+) -> Search:
+    """For each vector the `count` nearest others by cosine, or all D - 1 where there are fewer.
+
+    vectors: (D, n), as an array or, for a device, a tensor anywhere. ids: -1 where an approximate search found no more.
+    similar: whether similarities are wanted, which a device need not copy otherwise.
+    """
+    count = min(count, len(vectors) - 1)
+    if count < 1:
+        return Search(lambda rows: (np.empty((len(rows), 0), np.int32), np.empty((len(rows), 0), np.float32)), BLOCK)
+    if device != "cpu":
+        return search_device(vectors, count, device, similar=similar)
+    search = search_exactly if len(vectors) < exact_below else search_approximately
+    return search(normalize(to_array(vectors)), count)
+
+
+def search_exactly(vectors: np.ndarray, count: int) -> Search:
+    """Each vector against all, with faiss."""
+    import faiss
+
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    return _search_index(index, vectors, count)
+
+
+def search_approximately(vectors: np.ndarray, count: int) -> Search:
+    """Each vector against the nearest PROBES of 4√D lists, with faiss; the recall is measured on a sample and said.
+
+    IVF, not HNSW: a graph depends on the order in which threads reach it, and every run must give the same neighbors.
+    """
+    import faiss
+
+    lists = round(4 * len(vectors) ** 0.5)
+    index = faiss.IndexIVFFlat(faiss.IndexFlatIP(vectors.shape[1]), vectors.shape[1], lists, faiss.METRIC_INNER_PRODUCT)
+    index.cp.min_points_per_centroid, index.cp.max_points_per_centroid = 1, POINTS_PER_LIST
+    index.nprobe = min(PROBES, lists)
+    index.train(vectors)
+    index.add(vectors)
+    recall = measure_recall(index, vectors, count + 1)
+    say(
+        f"neighbors of {len(vectors):,} texts: approximate, {index.nprobe} of {lists:,} lists searched, which finds "
+        f"{recall:.1%} of the {count} nearest (measured on {min(SAMPLE, len(vectors))} texts)"
+    )
+    return _search_index(index, vectors, count)
+
+
+def measure_recall(index: object, vectors: np.ndarray, count: int) -> float:
+    """The share of the true `count` nearest that the index finds, over evenly spaced queries."""
+    import faiss
+
+    queries = vectors[:: max(1, len(vectors) // SAMPLE)][:SAMPLE]
+    _, true = faiss.knn(queries, vectors, count, metric=faiss.METRIC_INNER_PRODUCT)
+    _, found = index.search(queries, count)  # type: ignore[attr-defined]
+    return sum(len(np.intersect1d(*pair)) for pair in zip(true, found, strict=True)) / true.size
+
+
+def _search_index(index: object, vectors: np.ndarray, count: int) -> Search:
+    def find(rows: np.ndarray) -> Found:
+        similarities, ids = index.search(vectors[rows], count + 1)  # type: ignore[attr-defined]
+        return drop_self(rows, ids.astype(np.int32), similarities)
+
+    return Search(find, BLOCK)
+
+
+def drop_self(rows: np.ndarray, ids: np.ndarray, similarities: np.ndarray) -> Found:
+    """The neighbors without the vector itself, which need not come first: another may have the very same vector.
+
+    Where it was not found at all, for so many have, the last neighbor goes instead: (b, count + 1) becomes (b, count).
+    """
+    itself = ids == rows[:, None]
+    itself[~itself.any(axis=1), -1] = True
+    shape = (len(ids), ids.shape[1] - 1)
+    return ids[~itself].reshape(shape), similarities[~itself].reshape(shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """texts: (b, c) int32, of each of b pairs its own text first, then the others from the nearest on (-1: none found).
+
+    start: (b,) int64, how many of them each pair leaves out, counted from the first: all three controls leave out the
+    most similar ones, so one number holds them.
+    """
+
+    texts: np.ndarray
+    start: np.ndarray
+
+
+def find_candidates(side: Side, settings: OrderSettings, count: int) -> Callable[[np.ndarray], Candidates]:
+    """A function from (b,) pairs to the `count` nearest texts of each, and where each begins to read them.
+
+    drop_identical leaves out the text itself; skip_nearest = p > 0 the text itself and the p nearest others;
+    margin all those j with cos(i, j) > cos(left_i, right_i) + margin, the text itself (cosine 1) among them.
+    """
+    search = find_nearest(require_vectors(side), count, side.device, similar=settings.margin is not None)
+    skipped = settings.skip_nearest + 1 if settings.skip_nearest else int(settings.drop_identical)
+
+    def find(pairs: np.ndarray) -> Candidates:
+        own = side.text[pairs]
+        distinct, place = np.unique(own, return_inverse=True)
+        if len(distinct) == len(own):  # no text twice: they are searched as they come, and nothing is put in order
+            ids, similarities = search(own)
+        else:
+            ids, similarities = (found[place] for found in search(distinct))
+        texts = np.empty((len(own), 1 + ids.shape[1]), np.int32)
+        texts[:, 0], texts[:, 1:] = own, ids
+        start = np.full(len(pairs), skipped)
+        if settings.margin is not None:
+            limits = require_own(side)[pairs] + settings.margin
+            too_close = (similarities > limits[:, None]).sum(axis=1) + (limits < 1)
+            start = np.maximum(start, too_close)
+        return Candidates(texts, start)
+
+    return find
+
+
+def require_own(side: Side) -> np.ndarray:
+    """(N,) the cosine of each pair's own two texts, which a margin is measured from."""
+    if side.own is None or len(side.own) != len(side):
+        raise UserError("order.margin compares with the similarity of each pair's own two texts: encode both sides")
+    return side.own

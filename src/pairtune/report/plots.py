@@ -1,0 +1,247 @@
+"""The plots of a report, as plotly figures. Colors are those of Okabe and Ito, which color-blind readers can tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from pairtune.report.summary import Shown
+from pairtune.runs.evidence import Evidence, Hardness, Outcome, Step
+
+BLUE, ORANGE, GREEN, PINK, SKY, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8A8F98"
+SERIES = (BLUE, RED, GREEN, PINK, ORANGE, SKY)
+DASHES = ("solid", "dot", "dash", "dashdot")  # after six runs the colors come again, with another dash
+MOST_POINTS = 300
+BINS = 40
+
+
+def line_style(place: int) -> dict[str, object]:
+    """The color and dash of the run at this place."""
+    return {"color": SERIES[place % len(SERIES)], "dash": DASHES[place // len(SERIES) % len(DASHES)], "width": 2}
+
+
+def plain_figure(x: str, height: int = 270) -> go.Figure:
+    """An empty figure in our dress; the page's style sheet colors text and lines, for light, dark and print."""
+    axis = {"showline": False, "zeroline": False, "automargin": True, "gridcolor": "#d8dbe0", "ticks": ""}
+    figure = go.Figure()
+    figure.update_layout(
+        template="none",
+        height=height,
+        margin={"l": 44, "r": 10, "t": 8, "b": 40},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"family": "system-ui, sans-serif", "size": 13},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        hoverlabel={"bgcolor": "#20242b", "bordercolor": "#20242b", "font": {"color": "#ffffff", "size": 13}, "align": "left"},
+        xaxis={**axis, "title": {"text": x, "standoff": 6, "font": {"size": 13}}},
+        yaxis=axis,
+        dragmode=False,
+    )
+    return figure
+
+
+def epoch_axis(figure: go.Figure, last: int) -> go.Figure:
+    """Whole epochs on the x axis."""
+    return figure.update_xaxes(range=[-0.1, last + 0.1], dtick=max(1, last // 8))
+
+
+def count_epochs(shown: Sequence[Shown]) -> int:
+    """The epochs of the longest run, all stages together."""
+    return max(len(one.run.epochs) for one in shown)
+
+
+def plot_loss(shown: Sequence[Shown]) -> go.Figure:
+    """Training loss as it was logged; the mean of each epoch for a run that left no more."""
+    figure = plain_figure("epoch")
+    for place, one in enumerate(shown):
+        steps = list(steps_of(one, lambda step: step.loss))
+        if not steps:
+            steps = [(float(at), epoch.loss) for at, epoch in enumerate(one.run.epochs, 1) if epoch.loss is not None]
+        _add_line(figure, steps, one.label, place)
+    return epoch_axis(figure, count_epochs(shown)).update_layout(showlegend=len(shown) > 1)
+
+
+def plot_dev(shown: Sequence[Shown]) -> go.Figure:
+    """The main metric on dev after each epoch, from the encoder as it came; a ring marks the epoch that was kept."""
+    figure = plain_figure("epoch")
+    for place, one in enumerate(shown):
+        run = one.run
+        start = run.before["dev"].get(run.metric)
+        points = [(0.0, start)] if start is not None else []
+        points += [(float(at), epoch.dev[run.metric]) for at, epoch in enumerate(run.epochs, 1)]
+        _add_line(figure, points, one.label, place, mode="lines+markers")
+        if run.recipe.get("select") == "average":
+            continue  # no epoch has the weights that were kept
+        last = run.epochs[-1].stage
+        kept = next(at for at, epoch in enumerate(run.epochs, 1) if (epoch.stage, epoch.epoch) == (last, run.best_epoch))
+        ring = {"size": 15, "symbol": "circle-open", "color": line_style(place)["color"], "line": {"width": 2.5}}
+        figure.add_scatter(
+            x=[kept],
+            y=[run.epochs[kept - 1].dev[run.metric]],
+            mode="markers",
+            marker=ring,
+            name="kept",
+            showlegend=False,
+            hoverinfo="skip",
+            cliponaxis=False,
+        )
+    return epoch_axis(figure, count_epochs(shown)).update_layout(showlegend=len(shown) > 1)
+
+
+def plot_temperature(shown: Sequence[Shown]) -> go.Figure | None:
+    """The path of τ in the runs that learn it; None where none does."""
+    figure = plain_figure("epoch")
+    for place, one in enumerate(shown):
+        path = list(steps_of(one, lambda step: step.temperature))
+        if not path:
+            path = [(float(at), epoch.temperature) for at, epoch in enumerate(one.run.epochs, 1) if epoch.temperature is not None]
+        if path:
+            _add_line(figure, path, one.label, place)
+    return epoch_axis(figure, count_epochs(shown)).update_layout(showlegend=len(shown) > 1) if figure.data else None
+
+
+HARDNESS: dict[str, Callable[[Hardness], float]] = {
+    "hardest": lambda found: found.hardest,
+    "negative": lambda found: found.negative,
+    "likely_false": lambda found: found.likely_false,
+}
+
+
+def plot_hardness(shown: Sequence[Shown], name: str) -> go.Figure | None:
+    """One figure of the negatives, epoch by epoch, for each run; None where no run has it."""
+    value = HARDNESS[name]
+    figure = plain_figure("epoch")
+    for place, one in enumerate(shown):
+        points = [(float(at), value(found)) for at, found in hardness_of(one)]
+        if points:
+            _add_line(figure, points, f"{one.label} ({orders_of(one)})", place, mode="lines+markers")
+    figure.update_layout(showlegend=len(shown) > 1)
+    if name == "likely_false":
+        figure.update_yaxes(tickformat=".1%", rangemode="tozero")
+    return epoch_axis(figure, count_epochs(shown)).update_xaxes(range=[0.9, count_epochs(shown) + 0.1]) if figure.data else None
+
+
+def orders_of(one: Shown) -> str:
+    """The orders of the stages that were watched, each once."""
+    return ", ".join(dict.fromkeys(stage.order for stage in (one.evidence.stages if one.evidence else ()) if stage.order))
+
+
+def steps_of(one: Shown, value: Callable[[Step], float | None]) -> Iterator[tuple[float, float]]:
+    """(epoch, value) of the logged steps; the epochs of the stages are counted through."""
+    done = 0
+    for number, stage in enumerate(one.evidence.stages if one.evidence else (), 1):
+        for step in stage.steps:
+            found = value(step)
+            if found is not None:
+                yield done + step.epoch, found
+        done += sum(epoch.stage == number for epoch in one.run.epochs)
+
+
+def hardness_of(one: Shown) -> Iterator[tuple[int, Hardness]]:
+    """(epoch, how hard its negatives were); the epochs of the stages are counted through."""
+    done = 0
+    for number, stage in enumerate(one.evidence.stages if one.evidence else (), 1):
+        for epoch, found in sorted(stage.hardness.items()):
+            yield done + epoch, found
+        done += sum(one_epoch.stage == number for one_epoch in one.run.epochs)
+
+
+def plot_distribution(evidence: Evidence, outcome: Outcome, threshold: float | None, reach: tuple[float, float]) -> go.Figure:
+    """How the scores of positives and negatives are spread; the threshold, where one was chosen on dev, as a line."""
+    figure = plain_figure("cosine", height=250)
+    names = ("right answer", "best wrong answer") if outcome.rank is not None else ("positive", "negative")
+    edges = np.linspace(*reach, BINS + 1)
+    for values, name, color in zip(split_scores(evidence, outcome), names, (BLUE, ORANGE), strict=True):
+        shares = np.histogram(values, edges)[0] / max(len(values), 1)
+        figure.add_scatter(
+            x=np.round(np.repeat(edges, 2), 4),
+            y=np.round(np.concatenate([[0], np.repeat(shares, 2), [0]]), 5),
+            name=f"{name} ({len(values):,})",
+            mode="lines",
+            line={"color": color, "width": 1.8, "dash": "solid" if color == BLUE else "dot"},
+            fill="tozeroy",
+            fillcolor=f"rgba{(*bytes.fromhex(color[1:]), 0.22)}",
+            hovertemplate="cosine %{x:.2f}: %{y:.1%}",
+        )
+    if threshold is not None:
+        figure.add_vline(x=threshold, line={"color": GREY, "width": 2, "dash": "dash"})
+        label = {"text": f" {threshold:.2f}", "showarrow": False, "xanchor": "left", "yanchor": "top"}
+        figure.add_annotation(x=threshold, y=1, yref="paper", **label)
+    return figure.update_yaxes(tickformat=".0%", rangemode="tozero").update_xaxes(range=reach)
+
+
+def reach_of(evidence: Evidence) -> tuple[float, float]:
+    """The lowest and the highest score of either model: the two histograms share their axis."""
+    assert evidence.test is not None
+    sides = [values for outcome in (evidence.test.before, evidence.test.after) for values in split_scores(evidence, outcome)]
+    values = np.concatenate(sides)
+    return float(np.floor(values.min() * 20) / 20), float(np.ceil(values.max() * 20) / 20)
+
+
+def split_scores(evidence: Evidence, outcome: Outcome) -> tuple[np.ndarray, np.ndarray]:
+    """The scores of positives and of negatives; in a search, of each query's best right and best wrong text."""
+    assert evidence.test is not None
+    scores = np.array(outcome.score)
+    if outcome.rank is not None:
+        found = np.array(outcome.rank) > 0
+        return scores[found], np.array(outcome.rival_score)[[bool(text) for text in outcome.rival or ()]]
+    positive = np.array(evidence.test.label) > evidence.positive_above
+    return scores[positive], scores[~positive]
+
+
+def plot_precision(shown: Sequence[Shown]) -> go.Figure | None:
+    """Precision against recall as the threshold falls, before (dotted) and after."""
+    figure = plain_figure("recall", height=250 if len(shown) == 1 else 340)
+    for place, one in enumerate(shown):
+        if one.evidence is None or one.evidence.test is None:
+            continue
+        for outcome, when in ((one.evidence.test.before, "before"), (one.evidence.test.after, "after")):
+            points = precision_curve(one.evidence, outcome)
+            name = when if len(shown) == 1 else f"{one.label}, {when}"
+            style = line_style(place)
+            if when == "before":
+                style |= {"dash": "dot", "width": 1.8} | ({"color": GREY} if len(shown) == 1 else {})
+            if points:
+                _add_line(figure, points, name, place, line=style)
+    return figure.update_xaxes(range=[0, 1.01]).update_yaxes(range=[0, 1.03]) if figure.data else None
+
+
+def precision_curve(evidence: Evidence, outcome: Outcome) -> list[tuple[float, float]]:
+    """(recall, precision) at every threshold, thinned; in a search, of answering with the first text only above the threshold."""
+    assert evidence.test is not None
+    if outcome.rank is not None and outcome.rival_score is not None:
+        scores = np.maximum(outcome.score, outcome.rival_score)
+        right, wanted = np.array(outcome.rank) == 1, len(outcome.rank)
+    else:
+        scores, right = np.array(outcome.score), np.array(evidence.test.label) > evidence.positive_above
+        wanted = int(right.sum())
+    if not right.any():
+        return []
+    falling = np.argsort(-scores, kind="stable")
+    last_of_equals = np.append(np.diff(scores[falling]) != 0, True)  # no threshold lies between two equal scores
+    found = np.cumsum(right[falling])
+    points = np.column_stack([found / wanted, found / np.arange(1, len(found) + 1)])[last_of_equals]
+    thinned = points[:: -(-len(points) // MOST_POINTS)]
+    return [(float(recall), float(precision)) for recall, precision in np.round([*thinned, points[-1]], 4)]
+
+
+def _add_line(
+    figure: go.Figure,
+    points: Sequence[tuple[float, float]],
+    name: str,
+    place: int,
+    mode: str = "lines",
+    line: dict[str, object] | None = None,
+) -> None:
+    x, y = zip(*points, strict=True) if points else ((), ())
+    figure.add_scatter(
+        x=list(x),
+        y=list(y),
+        name=name,
+        mode=mode if len(points) > 1 else "markers",
+        line=line or line_style(place),
+        marker={"size": 6},
+        hovertemplate="%{x:.3~g}: %{y:.4~g}",
+    )

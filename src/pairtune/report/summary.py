@@ -1,0 +1,125 @@
+"""The runs that a report shows, from their folders alone, and several seeds of one recipe side by side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from rich.table import Table
+
+from pairtune.errors import UserError
+from pairtune.runs.evidence import EVIDENCE, Evidence, read_evidence
+from pairtune.runs.folder import RunFolder
+from pairtune.runs.record import Run, kept_run, mean_and_spread
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One run on the page. label: what it is called there, unlike every other one."""
+
+    label: str
+    folder: Path
+    run: Run
+    evidence: Evidence | None
+
+
+def read_runs(paths: Sequence[Path]) -> list[Shown]:
+    """The finished runs in these folders: of one seed, or of a recipe with its seed-* folders."""
+    folders = list(dict.fromkeys(folder for path in paths for folder in find_folders(path)))
+    labels = name_runs(folders)
+    return [Shown(labels[folder], folder, read_record(folder), read_evidence(folder / EVIDENCE)) for folder in folders]
+
+
+def find_folders(path: Path) -> list[Path]:
+    """The folders of single seeds; those that are not finished yet are passed over where others are."""
+    if (path / "recipe.json").exists() or (path / "record.json").exists():
+        found = [path]
+    else:
+        found = sorted(path.glob("seed-*"), key=lambda folder: (len(folder.name), folder.name))
+    finished = [folder for folder in found if RunFolder(folder).finished]
+    if found and not finished:
+        raise UserError(f"{path} is not finished: its report can be made when it is (pairtune train … --resume goes on)")
+    if not finished:
+        raise UserError(f"{path} is not the folder of a run: give one that `pairtune train` made, such as runs/demo")
+    return finished
+
+
+def read_record(folder: Path) -> Run:
+    """The record of a finished run."""
+    try:
+        return RunFolder(folder).record()
+    except ValidationError as problem:
+        raise UserError(
+            f"{folder / 'record.json'} is not a record of a run ({problem.error_count()} problems): train again"
+        ) from problem
+
+
+def name_runs(folders: Sequence[Path]) -> dict[Path, str]:
+    """Short names that tell the runs apart: of the recipe's folder, with the seed where there are several, else the path."""
+    whole = [folder.resolve() for folder in folders]
+    names = [path.parent.name if path.name.startswith("seed-") else path.name for path in whole]
+    several = Counter(names)
+    longer = [
+        f"{name}, {path.name.replace('-', ' ')}" if several[name] > 1 else name for name, path in zip(names, whole, strict=True)
+    ]
+    unique = Counter(longer)
+    return {folder: name if unique[name] == 1 else str(folder) for folder, name in zip(folders, longer, strict=True)}
+
+
+def table_of_runs(runs: Sequence[Run]) -> Table:
+    """Test scores before and after, and the one on dev that recipes are chosen by; the mean when there are several seeds."""
+    first = runs[0]
+    best, why = runs[kept_run(runs)], "best on dev" if first.dev_held_out else "kept"
+    title = f"{first.name} on {first.task} ({first.encoder}, {first.pairs['train']:,} training pairs)"
+    table = Table(
+        "metric (test)",
+        "seed",
+        "before",
+        "after",
+        "difference",
+        "dev, after" if first.dev_held_out else "dev, trained on",
+        title=title,
+    )
+    for name in comparable(first):
+        for run in runs:
+            before, after = run.before["test"][name], run.after["test"][name]
+            seed = f"{run.seed}, {why}" if run is best and len(runs) > 1 else str(run.seed)
+            table.add_row(name, seed, f"{before:.4f}", f"{after:.4f}", f"{after - before:+.4f}", f"{run.after['dev'][name]:.4f}")
+        if len(runs) > 1:
+            both = [mean_and_spread([run.after[split][name] for run in runs]) for split in ("test", "dev")]
+            test, dev = (f"{mean:.4f} ± {spread:.4f}" for mean, spread in both)
+            table.add_row(name, f"mean of {len(runs)}", "", test, "", dev, end_section=True)
+    return table
+
+
+def comparable(run: Run) -> list[str]:
+    """The metrics that stand on both sides; a threshold is a setting, not a score."""
+    return [name for name in run.after["test"] if name in run.before["test"] and name != "threshold"]
+
+
+def summarize(runs: Sequence[Run]) -> dict[str, Any]:
+    """The main metric of every seed on test and dev, the mean and spread, and the test score of the seed that is best on dev."""
+    metric = runs[0].metric
+    after = [run.after["test"][metric] for run in runs]
+    mean, spread = mean_and_spread(after)
+    dev = [run.dev_score() for run in runs]
+    kept, held_out = kept_run(runs), runs[0].dev_held_out
+    return {
+        "name": runs[0].name,
+        "task": runs[0].task,
+        "encoder": runs[0].encoder,
+        "metric": metric,
+        "before": runs[0].before["test"][metric],
+        "mean": mean,
+        "std": spread,
+        "best_on_dev": after[kept] if held_out else None,
+        "seeds": [run.seed for run in runs],
+        "test": after,
+        "dev": dev,
+        "dev_mean": mean_and_spread(dev)[0] if held_out else None,
+        "model": runs[kept].model,
+    }

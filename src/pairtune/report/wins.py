@@ -1,0 +1,122 @@
+"""Single test pairs worth reading: what the training has mended most, and what it still gets wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata
+
+from pairtune.runs.evidence import Evidence, Judged, Outcome
+
+COUNT = 6
+
+
+@dataclass(frozen=True)
+class Example:
+    """Two texts of the test set, with what the labels say of them, and what the model said before and says now.
+
+    instead: in a ranking, the wrong text that stands highest now.
+    """
+
+    left: str
+    right: str
+    truth: str
+    before: str
+    after: str
+    instead: str = ""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """wins: the errors that have shrunk most, the largest first. mistakes: the largest errors that are left."""
+
+    wins: list[Example]
+    mistakes: list[Example]
+
+
+def find_examples(evidence: Evidence | None, count: int = COUNT) -> Examples:
+    """The wins and mistakes of a run: by query where it ranks or searches, else by pair."""
+    if evidence is None or evidence.test is None:
+        return Examples([], [])
+    tested = evidence.test
+    if evidence.kind == "retrieval":
+        return _of_queries(_searched(tested, tested.before), _searched(tested, tested.after), count)
+    if evidence.kind == "ranking":
+        return _of_queries(_ranked(evidence, tested.before), _ranked(evidence, tested.after), count)
+    return _of_pairs(evidence, tested, count)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The place of the first right answer to a query, from 1, and the best wrong one."""
+
+    left: str
+    right: str
+    rank: int
+    rival: str
+
+
+def _searched(tested: Judged, outcome: Outcome) -> dict[int, Answer]:
+    assert outcome.rank is not None and outcome.right is not None and outcome.rival is not None
+    columns = zip(tested.query, tested.left, outcome.right, outcome.rank, outcome.rival, strict=True)
+    return {query: Answer(left, right, rank, rival) for query, left, right, rank, rival in columns if rank}
+
+
+def _ranked(evidence: Evidence, outcome: Outcome) -> dict[int, Answer]:
+    """The same from the scores of the candidates; among equals a wrong one counts as before the right one."""
+    tested = evidence.test
+    assert tested is not None
+    rows: dict[int, list[int]] = {}
+    for row, query in enumerate(tested.query):
+        rows.setdefault(query, []).append(row)
+    answers = {}
+    for query, mine in rows.items():
+        right = [row for row in mine if tested.label[row] > evidence.positive_above]
+        wrong = [row for row in mine if tested.label[row] <= evidence.positive_above]
+        if right and wrong:
+            best = max(right, key=lambda row: outcome.score[row])
+            rival = max(wrong, key=lambda row: outcome.score[row])
+            rank = 1 + sum(outcome.score[row] >= outcome.score[best] for row in wrong)
+            answers[query] = Answer(tested.left[best], tested.right[best], rank, tested.right[rival])
+    return answers
+
+
+def _of_queries(before: dict[int, Answer], after: dict[int, Answer], count: int) -> Examples:
+    """A win is judged by the ratio of ranks: from 8 to 1 is more than from 108 to 101."""
+    both = [query for query in after if query in before]
+    gain = {query: np.log(before[query].rank) - np.log(after[query].rank) for query in both}
+    wins = sorted((query for query in both if gain[query] > 0), key=lambda query: -gain[query])[:count]
+    worst = sorted((query for query in both if after[query].rank > 1), key=lambda query: -after[query].rank)[:count]
+
+    def example(query: int) -> Example:
+        now, then = after[query], before[query]
+        instead = now.rival if now.rank > 1 else ""
+        return Example(now.left, now.right, "right answer", f"rank {then.rank:,}", f"rank {now.rank:,}", instead)
+
+    return Examples([example(query) for query in wins], [example(query) for query in worst])
+
+
+def _of_pairs(evidence: Evidence, tested: Judged, count: int) -> Examples:
+    """An error is the distance between a pair's place among all scores and where its label would have it, both in 0 … 1.
+
+    Places, not scores: a training may move all cosines without putting any pair before another.
+    """
+    label = np.array(tested.label)
+    target = _places(label) if len(np.unique(label)) > 2 else (label > evidence.positive_above).astype(float)
+    then, now = (np.abs(_places(np.array(outcome.score)) - target) for outcome in (tested.before, tested.after))
+    gain = then - now
+    wins = [row for row in np.argsort(-gain, kind="stable")[:count] if gain[row] > 0]
+
+    def example(row: int) -> Example:
+        positive = tested.label[row] > evidence.positive_above
+        graded = f"label {tested.grade[row]:g}" if len(np.unique(label)) > 2 else "positive" if positive else "negative"
+        scores = (f"{outcome.score[row]:.2f}" for outcome in (tested.before, tested.after))
+        return Example(tested.left[row], tested.right[row], graded, *scores)
+
+    return Examples([example(row) for row in wins], [example(row) for row in np.argsort(-now, kind="stable")[:count]])
+
+
+def _places(values: np.ndarray) -> np.ndarray:
+    """(N,) the rank of each value, from 0 for the lowest to 1 for the highest, ties sharing their mean."""
+    return (rankdata(values) - 1) / max(len(values) - 1, 1)

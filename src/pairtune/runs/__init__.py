@@ -1,0 +1,1 @@
+"""A run as it is written down: recipe, record, evidence, folder."""

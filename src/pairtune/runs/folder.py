@@ -1,0 +1,145 @@
+"""The folder of a run: what is in it, whether it may be written to, and what a resumed run finds there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pairtune.errors import UserError
+from pairtune.runs.recipe import Recipe
+from pairtune.runs.record import Run, append_record
+
+EDGE = 2**20  # bytes of a file's beginning and end that tell it from others: one in another order differs there
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """`recipe.json` from the start, `checkpoints/` while it trains, `model/` and `record.json` when it is done."""
+
+    path: Path
+
+    @property
+    def begun(self) -> bool:
+        """Whether a run of ours is here."""
+        return (self.path / "recipe.json").exists()
+
+    def check(self, asked: dict[str, Any], *, resume: bool = False, overwrite: bool = False) -> None:
+        """Refuse what would lose or mix up a run: one of other settings or other data is neither gone on with nor lost silently.
+
+        asked: what `ask_for` says of the run.
+        """
+        if not self.begun:
+            if self.path.is_dir() and any(self.path.iterdir()):
+                raise UserError(f"{self.path} is not empty and not a run of ours: give another --out")
+        elif not overwrite:
+            self._check_same(asked)
+            if self.finished and not resume:
+                raise UserError(
+                    f"{self.path} holds a finished run: --resume keeps it, --overwrite loses it (in Python resume=True, "
+                    f"overwrite=True), or give another --out"
+                )
+            if not resume:
+                raise UserError(f"{self.path} holds an unfinished run: --resume goes on with it, --overwrite starts again")
+
+    def begin(self, asked: dict[str, Any], *, overwrite: bool = False) -> None:
+        """Make the folder, where it is not there; with `overwrite`, anew."""
+        if overwrite and self.begun:
+            shutil.rmtree(self.path)
+        try:
+            write_whole(self.path / "recipe.json", json.dumps(asked, indent=1))
+        except OSError as problem:
+            reason = problem.strerror or problem
+            raise UserError(f"{self.path}: the folder of the run cannot be written ({reason}); give another --out") from problem
+
+    def _check_same(self, asked: dict[str, Any]) -> None:
+        found = json.loads((self.path / "recipe.json").read_text())
+        with suppress(ValueError):  # of a version that had fewer settings: the others are at their defaults
+            found["recipe"] = Recipe.model_validate(found["recipe"]).model_dump(mode="json", exclude={"seeds"})
+        for key in ("data", "files"):  # of a version that did not write it down
+            found.setdefault(key, asked[key])
+        for name, now in asked["files"].items():
+            if "gone" in (now, found["files"].get(name)):  # a finished run does without its file
+                found["files"][name] = now
+        if found != asked:
+            changed = ", ".join(_differences(found, asked))
+            raise UserError(f"{self.path} holds a run with other settings ({changed}): give another --out, or --overwrite")
+
+    @property
+    def finished(self) -> bool:
+        """The record is written last."""
+        return (self.path / "record.json").exists()
+
+    @property
+    def model(self) -> Path:
+        """Where the tuned model ends up."""
+        return self.path / "model"
+
+    def stage(self, number: int) -> Path:
+        """Where the checkpoints of a stage are, and its model when it is done."""
+        return self.path / "checkpoints" / f"stage-{number}"
+
+    def record(self) -> Run:
+        """The record of a finished run."""
+        return Run.model_validate_json((self.path / "record.json").read_text())
+
+    def remember(self, name: str, compute: Callable[[], Any]) -> Any:
+        """A value that a resumed run need not compute again."""
+        path = self.path / f"{name}.json"
+        if not path.exists():
+            write_whole(path, json.dumps(compute()))
+        return json.loads(path.read_text())
+
+    def finish(self, run: Run, results: Path) -> None:
+        """Append the record, then mark the folder as finished and drop what only a resume would need."""
+        append_record(results, run)
+        write_whole(self.path / "record.json", run.model_dump_json(indent=1))
+        self.drop_checkpoints()
+
+    def drop_checkpoints(self) -> None:
+        """They serve a resume, and a finished run needs none; a process that was killed may have left them."""
+        shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
+
+
+def ask_for(recipe: Recipe, seed: int, data: str) -> dict[str, Any]:
+    """What tells a run from others: a resumed one must ask for the same. data: the fingerprint of its pairs."""
+    files = {stage.train.file: fingerprint_file(Path(stage.train.file)) for stage in recipe.stages if stage.train.file}
+    settings = recipe.model_dump(mode="json", exclude={"seeds"})
+    return {"seed": seed, "data": data, "files": files, "recipe": settings}
+
+
+def fingerprint_file(path: Path) -> str:
+    """The same for the same content, as far as its size, its first and its last megabyte tell; "gone" where there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            digest = hashlib.sha256()
+            for start in (0, max(0, size - EDGE)):
+                file.seek(start)
+                digest.update(file.read(EDGE))
+    except OSError:
+        return "gone"
+    return f"{size:,} bytes, {digest.hexdigest()[:12]}"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write aside, then rename: a reader sees the old file or the new one, never half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.part")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
+
+
+def _differences(found: Any, asked: Any, where: str = "") -> list[str]:
+    if isinstance(found, dict) and isinstance(asked, dict):
+        keys = dict.fromkeys([*found, *asked])
+        return [line for key in keys for line in _differences(found.get(key), asked.get(key), f"{where}.{key}".lstrip("."))]
+    if isinstance(found, list) and isinstance(asked, list) and len(found) == len(asked):
+        return [line for i, (a, b) in enumerate(zip(found, asked, strict=True)) for line in _differences(a, b, f"{where}.{i}")]
+    return [] if found == asked else [f"{where} is {found!r} there, {asked!r} now"]

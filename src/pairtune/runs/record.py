@@ -1,0 +1,133 @@
+"""The record of a finished run, the files that records are appended to, and choosing between runs on dev."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pairtune.errors import UserError
+from pairtune.progress import say
+
+Scores = dict[str, float]
+
+
+class Epoch(BaseModel):
+    """What one epoch did: its stage and number from 1, the mean training loss, the dev scores, τ if it is learned."""
+
+    model_config = ConfigDict(frozen=True)
+
+    stage: int
+    epoch: int
+    loss: float | None = None
+    dev: Scores
+    temperature: float | None = None
+
+
+class Run(BaseModel):
+    """One finished training: what was asked, what came out, and on what it ran.
+
+    before, after: scores per split of the encoder as it came and as it was saved. model: the folder's path.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    task: str
+    encoder: str
+    seed: int
+    metric: str
+    recipe: dict[str, Any]
+    before: dict[str, Scores]
+    after: dict[str, Scores]
+    epochs: list[Epoch]
+    best_epoch: int
+    pairs: dict[str, int]
+    notes: list[str] = []
+    seconds: float
+    pairs_per_second: float
+    device: str
+    versions: dict[str, str]
+    commit: str | None = None
+    finished: str
+    model: str
+
+    @property
+    def dev_held_out(self) -> bool:
+        """Whether the pairs of dev were kept out of the training."""
+        return self.recipe.get("dev") != "joined"
+
+    def dev_score(self) -> float:
+        """The main metric on dev, by which seeds are chosen."""
+        return self.after["dev"][self.metric]
+
+    def describe_kept(self) -> str:
+        """Which weights of the last stage were kept, in words."""
+        count = sum(epoch.stage == self.epochs[-1].stage for epoch in self.epochs)
+        if self.recipe.get("select") == "average":
+            return f"the mean of the weights after each of {count} epochs"
+        return f"epoch {self.best_epoch} of {count}, the {'last' if self.recipe.get('select') == 'last' else 'best on dev'}"
+
+
+def append_record(path: Path, run: Run) -> None:
+    """Add one line that survives whatever happens next: locked, whole, and on the disk before we return."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab+") as file:
+        _lock(file.fileno())
+        start = file.seek(0, os.SEEK_END)
+        if start:
+            file.seek(start - 1)
+            if file.read(1) != b"\n":  # a process died while it was writing: leave its half line, start a new one
+                file.write(b"\n")
+        file.write(run.model_dump_json().encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_records(path: Path) -> list[Run]:
+    """All records of a .jsonl file, or of every .jsonl file in a folder; a broken line is named and passed over."""
+    if not path.exists():
+        raise UserError(f"no results at {path}: train something first, or give the path of a .jsonl file")
+    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    return [run for file in files for run in _read_file(file)]
+
+
+def _read_file(path: Path) -> Iterator[Run]:
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield Run.model_validate_json(line)
+        except ValidationError as problem:
+            say(f"{path}, line {number}: not a run record ({problem.error_count()} problems), passed over")
+
+
+def _lock(descriptor: int) -> None:
+    if sys.platform != "win32":
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def best_index(dev_scores: Sequence[float]) -> int:
+    """The position of the highest dev score; among equals the earliest, which was trained least.
+
+    >>> best_index([0.7, 0.9, 0.9])
+    1
+    """
+    return int(np.argmax(dev_scores))
+
+
+def kept_run(runs: Sequence[Run]) -> int:
+    """The position of the seed whose model is kept: the best on dev; where dev was trained on, the first."""
+    return best_index([run.dev_score() for run in runs]) if runs[0].dev_held_out else 0
+
+
+def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
+    """The mean over seeds and the sample standard deviation, 0 for a single seed."""
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0

@@ -1,0 +1,261 @@
+"""The losses as modules for sentence-transformers: they encode, join the processes, and call the functions of `loss/`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.losses.gradcache import CachedLossMixin, has_static_embedding_input
+from sentence_transformers.base.losses.merged_forward import embed_columns
+from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss, TripletLoss
+from torch import Tensor, nn
+
+from pairtune.errors import UserError
+from pairtune.loss.batch_softmax import batch_softmax_loss, check_choices, check_temperature
+from pairtune.loss.pointwise import POINTWISE, pearson_loss
+from pairtune.loss.terms import check_labels, flat_labels
+from pairtune.runs.recipe import LossSettings
+from pairtune.sbert.gather import join_ranks, text_ids, world_size
+from pairtune.sbert.temperature import Temperature
+
+CITATION = """
+@inproceedings{chernyavskiy-etal-2022-batch,
+    title = "Batch-Softmax Contrastive Loss for Pairwise Sentence Scoring Tasks",
+    author = "Chernyavskiy, Anton and Ilvovsky, Dmitry and Kalinin, Pavel and Nakov, Preslav",
+    booktitle = "Proceedings of the 2022 Conference of the North American Chapter of the Association for Computational Linguistics: Human Language Technologies",
+    year = "2022",
+    url = "https://aclanthology.org/2022.naacl-main.9",
+}
+"""  # noqa: E501
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a loss needs beside embeddings. The host's cached forward hands it through where it expects labels."""
+
+    labels: Tensor | None
+    ids: Sequence[Tensor] | None
+    temperature: Tensor | None = None
+
+
+class PairLoss(CachedLossMixin, nn.Module):
+    """A loss over a batch of (left, right) texts; a subclass gives `score`.
+
+    mini_batch_size: 0 encodes the batch at once; k encodes k texts at a time, twice, with the memory of k (GradCache).
+    gather_across_devices: with several processes, the loss is that of their joined batch. On by default, since a
+    loss over a batch would otherwise change with the number of processes; in one process it does nothing. Turn it off
+    where the processes may be in different losses at the same step (a dict of losses under DDP).
+    """
+
+    needs_labels = False
+    needs_ids = False
+
+    def __init__(self, model: SentenceTransformer, *, mini_batch_size: int = 0, gather_across_devices: bool = True) -> None:
+        super().__init__()
+        if mini_batch_size < 0:
+            raise UserError(
+                f"mini_batch_size is {mini_batch_size}; give the number of texts to encode at a time, or 0 for all at once"
+            )
+        if mini_batch_size and has_static_embedding_input(model):
+            raise UserError("mini_batch_size splits batches by rows, which a StaticEmbedding does not have: leave it at 0")
+        self.model = model
+        self.mini_batch_size = mini_batch_size
+        self.uses_gradient_cache = mini_batch_size > 0
+        self.gather_across_devices = gather_across_devices
+        self.temperature: Temperature | None = None
+
+    def score(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
+        """The loss of m pairs. left, right: (m, n). A scalar."""
+        raise NotImplementedError
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
+        """The loss of one batch as the host's trainer hands it over: two tokenized columns, and labels or None."""
+        features = list(sentence_features)
+        self._check(features, labels)
+        if labels is not None:
+            check_labels(labels)
+        # before encoding: modules of the host may change the features in place
+        ids = [text_ids(column) for column in features] if self.needs_ids else None
+        if self.uses_gradient_cache:
+            return self._forward_in_parts(features, labels, ids)
+        return self.compute_loss_from_embeddings(embed_columns(self.model, features), labels, ids)
+
+    def compute_loss_from_embeddings(
+        self, embeddings: Sequence[Tensor], labels: Tensor | None = None, ids: Sequence[Tensor] | None = None
+    ) -> Tensor:
+        """The loss of embeddings that are there already: left and right, (m, n) each. ids: see `text_ids`."""
+        self._check(embeddings, labels)
+        left, right = embeddings
+        return self._score_joined(left, right, Batch(labels, ids))
+
+    def calculate_loss(self, reps: list[list[Tensor]], labels: Any = None, *, with_backward: bool = False) -> Tensor:
+        """Called by the host's cached forward: the loss of the whole batch from the embeddings of its mini-batches."""
+        loss = self._score_joined(torch.cat(reps[0]), torch.cat(reps[1]), labels)
+        if with_backward:
+            loss.backward()
+            loss = loss.detach()
+        return loss
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """The settings, for the model card."""
+        return {"mini_batch_size": self.mini_batch_size, "gather_across_devices": self.gather_across_devices}
+
+    @property
+    def citation(self) -> str:
+        """BibTeX of the paper, for the model card."""
+        return CITATION
+
+    def _check(self, columns: Sequence[Any], labels: Tensor | None) -> None:
+        name = type(self).__name__
+        if len(columns) != 2:
+            raise UserError(
+                f"{name} takes two columns of texts, left and right, but the dataset has {len(columns)}: "
+                f"keep two with select_columns; labels go in a column called label or score"
+            )
+        if labels is None and self.needs_labels:
+            raise UserError(f"{name} compares cosines with labels, but the dataset has none: add a column called label or score")
+
+    def _score_joined(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
+        if not self.gather_across_devices or world_size() == 1:
+            return self.score(left, right, batch)
+        left, right = (side.to(torch.promote_types(side.dtype, torch.float32)) for side in (left, right))
+        # without labels every pair is positive, above any positive_above; another rank may have a dataset with labels
+        labels = left.new_full((len(left),), torch.inf) if batch.labels is None else flat_labels(batch.labels, left).to(left)
+        left, right, labels, *ids = join_ranks(left, right, labels, *(batch.ids or ()))
+        return self.score(left, right, Batch(labels, ids or None, batch.temperature))
+
+    def _forward_in_parts(self, features: list[dict[str, Tensor]], labels: Tensor | None, ids: Any) -> Tensor:
+        temperature = self.temperature() if self.temperature and torch.is_grad_enabled() else None
+        if not isinstance(temperature, Tensor):
+            return self.forward_cached(features, Batch(labels, ids))  # type: ignore[arg-type]
+        # The host takes the gradient of the batch before the outer backward pass scales it (accumulation, fp16),
+        # and passes that scale on to the encoder only. A copy of τ collects its gradient there, and is tied in here.
+        copy = temperature.detach().requires_grad_()
+        loss = self.forward_cached(features, Batch(labels, ids, copy))  # type: ignore[arg-type]
+        assert copy.grad is not None
+        return loss + (temperature - temperature.detach()) * copy.grad
+
+
+class PearsonLoss(PairLoss):
+    """1 − r between the cosines of the batch and its labels: see `pearson_loss`."""
+
+    needs_labels = True
+
+    def score(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
+        """`pearson_loss` of the batch."""
+        assert batch.labels is not None
+        return pearson_loss(left, right, batch.labels)
+
+
+class BatchSoftmaxLoss(PairLoss):
+    """The batch-softmax contrastive loss: see `batch_softmax_loss` for its settings.
+
+    learn_temperature makes τ a parameter, log τ; give the trainer the callback `LearnedTemperature` with it.
+    Without a label column every pair is positive. Texts count as duplicates when their token ids are equal.
+    fast=False keeps to the plain path of the function at any size.
+    """
+
+    temperature: Temperature
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        *,
+        temperature: float = 0.1,
+        learn_temperature: bool = False,
+        normalize: str = "l2",
+        positive_above: float = 0.5,
+        reduction: str = "sum",
+        directions: str = "both",
+        duplicates: str = "keep",
+        mini_batch_size: int = 0,
+        gather_across_devices: bool = True,
+        fast: bool = True,
+    ) -> None:
+        super().__init__(model, mini_batch_size=mini_batch_size, gather_across_devices=gather_across_devices)
+        self.fast = fast
+        words = {"normalize": normalize, "reduction": reduction, "directions": directions, "duplicates": duplicates}
+        check_choices(**words)
+        check_temperature(temperature)
+        self.options: dict[str, Any] = {"positive_above": positive_above, **words}
+        self.needs_ids = duplicates == "mask"
+        self.temperature = Temperature(temperature, learned=learn_temperature)
+
+    def score(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
+        """`batch_softmax_loss` of the batch."""
+        left_ids, right_ids = batch.ids or (None, None)
+        temperature = self.temperature() if batch.temperature is None else batch.temperature
+        return batch_softmax_loss(
+            left,
+            right,
+            batch.labels,
+            temperature=temperature,
+            left_ids=left_ids,
+            right_ids=right_ids,
+            fast=self.fast,
+            **self.options,
+        )
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """The settings, for the model card; a learned temperature as it is now."""
+        learned = self.temperature.log is not None
+        own = {"temperature": self.temperature.value, "learn_temperature": learned, **self.options}
+        return own | super().get_config_dict()
+
+
+class ComboLoss(BatchSoftmaxLoss):
+    """μ·BSC + (1 − μ)·pointwise (eq. 6), with `mix` for μ and all settings of `BatchSoftmaxLoss`.
+
+    The pointwise part, "mse" or "pearson", is over all pairs and over cosines of the raw embeddings, whatever BSC uses.
+    """
+
+    needs_labels = True
+
+    def __init__(self, model: SentenceTransformer, *, mix: float = 0.5, pointwise: str = "mse", **bsc: Any) -> None:
+        super().__init__(model, **bsc)
+        if not 0 <= mix <= 1:
+            raise UserError(f"mix is {mix}; μ weighs the two losses: give a value from 0 (pointwise only) to 1 (BSC only)")
+        if pointwise not in POINTWISE:
+            raise UserError(f"unknown pointwise {pointwise!r}; known: {', '.join(POINTWISE)}")
+        self.mix, self.pointwise = mix, pointwise
+
+    def score(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
+        """Both parts on one batch, encoded once."""
+        assert batch.labels is not None
+        pointwise = POINTWISE[self.pointwise](left, right, batch.labels)
+        return self.mix * super().score(left, right, batch) + (1 - self.mix) * pointwise
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """The settings, for the model card; a learned temperature as it is now."""
+        return {"mix": self.mix, "pointwise": self.pointwise} | super().get_config_dict()
+
+
+BSC = (
+    "temperature",
+    "learn_temperature",
+    "normalize",
+    "positive_above",
+    "reduction",
+    "directions",
+    "duplicates",
+    "mini_batch_size",
+)
+
+LOSSES: dict[str, Callable[[SentenceTransformer, LossSettings, bool], nn.Module]] = {
+    "bsc": lambda model, settings, fast: BatchSoftmaxLoss(model, **settings.model_dump(include={*BSC}), fast=fast),
+    "combo": lambda model, settings, fast: ComboLoss(model, **settings.model_dump(include={*BSC, "mix", "pointwise"}), fast=fast),
+    "pearson": lambda model, settings, fast: PearsonLoss(model, mini_batch_size=settings.mini_batch_size),
+    "mse": lambda model, settings, fast: CosineSimilarityLoss(model),
+    "triplet": lambda model, settings, fast: TripletLoss(model, triplet_margin=settings.margin),
+}
+
+
+def build_loss(model: SentenceTransformer, settings: LossSettings, *, fast: bool = True) -> nn.Module:
+    """The loss that a recipe asks for. mse and triplet are the host's own, which look at one row at a time.
+
+    Theirs is no cached form: `mini_batch_size` concerns them in the fast step only, which goes through any batch in parts.
+    """
+    return LOSSES[settings.kind](model, settings, fast)

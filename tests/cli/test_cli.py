@@ -1,0 +1,263 @@
+"""The command line as a user meets it: figures on standard output, everything else on standard error, no tracebacks."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from pairtune.cli import app
+from pairtune.data.datasets import TASKS, load_task
+from pairtune.errors import UserError
+from pairtune.runs.recipe import read_recipe
+
+runner = CliRunner()
+
+
+def call(*words, **options):
+    result = runner.invoke(app, [str(word) for word in words], **options)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def run_process(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "pairtune", *map(str, words)], capture_output=True, text=True, check=False, encoding="utf-8"
+    )
+
+
+@pytest.fixture
+def pairs_csv(tmp_path):
+    path = tmp_path / "pairs.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(["question", "answer", "score"])
+        for number in range(60):
+            table.writerow([f"how much is {number} plus {number}", f"it is {2 * number}", 5])
+            table.writerow([f"how much is {number} plus {number}", f"the color of paint {number}", number % 3])
+    return path
+
+
+def test_every_task_is_listed_with_its_state():
+    listed = json.loads(call("tasks", "--json"))
+    assert set(listed) == set(TASKS)
+    assert listed["stdlib"]["rows"]["train"] > 1000
+    assert "stdlib" in call("tasks", env={"COLUMNS": "200"})
+
+
+def test_chronological_order_scores_the_known_map_on_cqa_a(tmp_path, real_data):
+    pairs = load_task("cqa-a").test
+    first = {query: row for row, query in reversed(list(enumerate(pairs.query)))}
+    scores = tmp_path / "scores.txt"
+    scores.write_text("\n".join(str(first[query] - row) for row, query in enumerate(pairs.query)))
+    assert json.loads(call("metrics", "cqa-a", "--scores", scores, "--json"))["MAP"] == pytest.approx(0.7261, abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("task", "split", "known"), [("cqa-a", "test2016", 0.5953), ("cqa-b", "test", 0.4185), ("cqa-b", "test2016", 0.7475)]
+)
+def test_file_order_scores_the_known_map(tmp_path, real_data, task, split, known):
+    pairs = load_task(task).split(split)
+    scores = tmp_path / "scores.npy"
+    np.save(scores, -np.arange(len(pairs)))
+    assert json.loads(call("metrics", task, "--scores", scores, "--split", split, "--json"))["MAP"] == pytest.approx(
+        known, abs=5e-5
+    )
+
+
+def test_scores_of_a_search_are_read_query_by_query(tmp_path):
+    pairs = load_task("stdlib").dev
+    column = {text: place for place, text in enumerate(pairs.corpus)}
+    queries = list(dict.fromkeys(pairs.query))
+    perfect = np.zeros((len(queries), len(pairs.corpus)))
+    for query, right in zip(pairs.query, pairs.right, strict=True):
+        perfect[queries.index(query), column[right]] = 1
+    np.save(tmp_path / "scores.npy", perfect)
+    found = json.loads(call("metrics", "stdlib", "--split", "dev", "--scores", tmp_path / "scores.npy", "--json"))
+    assert found["HP@1"] == 1.0
+
+
+def test_f1_wants_a_threshold_from_dev(tmp_path, real_data):
+    task = load_task("mrpc")
+    for split in ("dev", "test"):
+        (tmp_path / split).write_text("\n".join(map(str, task.split(split).label)))
+    alone = runner.invoke(app, ["metrics", "mrpc", "--scores", str(tmp_path / "test"), "--json"])
+    assert "F1" not in json.loads(alone.stdout) and "give --dev-scores" in alone.stderr
+    both = json.loads(call("metrics", "mrpc", "--scores", tmp_path / "test", "--dev-scores", tmp_path / "dev", "--json"))
+    assert both["F1"] == 1.0
+
+
+def test_train_evaluate_score_and_search_in_a_row(tmp_path, pairs_csv, tiny_encoder):
+    columns = ["--data", pairs_csv, "--left", "question", "--right", "answer", "--label", "score"]
+    quick = ["--set", "train.epochs=1", "--set", "train.max_seq_length=16", "--model", tiny_encoder]
+    summary = json.loads(call("train", *columns, *quick, "--out", tmp_path / "run", "--json"))
+    assert summary["metric"] == "Spearman" and summary["mean"] > 0
+    model = tmp_path / "run" / "model"
+    scores = json.loads(call("evaluate", model, *columns, "--json"))
+    assert scores["Spearman"] == pytest.approx(summary["mean"], abs=1e-4)
+    near, far = (
+        float(call("score", model, "--left", "how much is 3 plus 3", "--right", right))
+        for right in ("it is 6", "the color of paint 3")
+    )
+    assert near > far
+    printed = call("score", model, pairs_csv, "--left", "question", "--right", "answer").split()
+    assert len(printed) == 120 and all(-1.001 <= float(value) <= 1.001 for value in printed)
+    found = call("search", model, pairs_csv, "how much is 7 plus 7", "--column", "answer", "--top", "3").splitlines()
+    assert len(found) == 3
+    assert (tmp_path / "pairs.csv.index" / "vectors.faiss").exists()
+    asked = call("search", model, pairs_csv, "--column", "answer", "--top", "1", input="it is 8\n\n")
+    assert "it is 8" in asked
+
+
+def test_an_index_is_kept_until_the_corpus_or_the_model_changes(tmp_path, tiny_encoder, tiny_model):
+    from pairtune.encoders.index import fingerprint_model
+
+    corpus, kept = tmp_path / "texts.txt", tmp_path / "texts.txt.index" / "vectors.faiss"
+    corpus.write_text("a green apple\na red engine\n")
+    assert "a green apple" in call("search", tiny_encoder, corpus, "green apple", "--top", "1")
+    made = kept.stat().st_mtime_ns
+    call("search", tiny_encoder, corpus, "red engine")
+    assert kept.stat().st_mtime_ns == made
+    kept.write_bytes(b"half an index")  # its key still fits: a damaged index is built again
+    assert "a green apple" in call("search", tiny_encoder, corpus, "green apple", "--top", "1")
+    corpus.write_text("a red engine\na ripe pear\n")
+    assert "1.0000  a ripe pear" in call("search", tiny_encoder, corpus, "a ripe pear", "--top", "1")
+    before = fingerprint_model(tiny_model)
+    next(tiny_model.parameters()).data[0, 0] += 1
+    assert fingerprint_model(tiny_model) != before
+
+
+def test_inspect_shows_that_neighbors_make_harder_batches(tmp_path, tiny_encoder):
+    words = ["--set", f'encoder="{tiny_encoder}"', "--set", "order.group=4", "--pairs", "300"]
+    found = json.loads(call("inspect", "stdlib/demo", *words, "--json"))
+    assert found["examples"]["negative_similarity"] > found["uniform"]["negative_similarity"]
+    assert "group of" in call("inspect", "stdlib/demo", *words, env={"COLUMNS": "200"})
+
+
+def test_the_folder_of_a_run_is_no_encoder_but_says_where_it_is(tmp_path, tiny_encoder):
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    (tmp_path / "run" / "model" / "modules.json").write_text("[]")
+    result = CliRunner().invoke(app, ["score", str(tmp_path / "run"), "--left", "a", "--right", "b"])
+    assert f"is the folder of a run: its model is {tmp_path / 'run' / 'model'}" in str(result.exception)
+    shutil.copytree(tiny_encoder, tmp_path / "run", dirs_exist_ok=True)  # an encoder that has a folder of that name in it
+    assert float(call("score", tmp_path / "run", "--left", "a", "--right", "a")) == pytest.approx(1)
+
+
+def test_evaluate_says_what_it_saw_in_ones_own_pairs(tmp_path, tiny_encoder):
+    path = tmp_path / "mine.csv"
+    rows = [f"question {row},answer {row % 7},{row % 2 + 1}\r\n" for row in range(60)]
+    path.write_text("left,right,label\r\n" + "".join(rows) + ",,\r\n  \r\n", newline="")  # as spreadsheets leave it
+    result = CliRunner().invoke(app, ["evaluate", tiny_encoder, "--data", str(path), "--label", "label"])
+    assert result.exit_code == 0
+    assert "mine: labels" in result.stderr and "mine: split by left text: 48 train, 6 dev, 6 test" in result.stderr
+
+
+def test_inspect_looks_at_ones_own_pairs_without_a_recipe(tmp_path, tiny_encoder):
+    path = tmp_path / "mine.csv"
+    path.write_text("left,right\n" + "".join(f"question {word},answer {word}\n" for word in range(60)))
+    words = ["--set", f'encoder="{tiny_encoder}"']
+    assert "own/positives: 48 pairs in batches of" in call("inspect", "--data", path, *words, env={"COLUMNS": "200"})
+    result = CliRunner().invoke(app, ["inspect"])
+    assert isinstance(result.exception, UserError) and "nothing to inspect: name a recipe" in str(result.exception)
+
+
+def test_shuffle_writes_every_row_once(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts = [f"word{row % 7} and other{row % 5} things" for row in range(200)]
+    pq.write_table(pa.table({"question": texts, "number": range(200)}), tmp_path / "in.parquet")
+    call("shuffle", tmp_path / "in.parquet", tmp_path / "out.parquet", "--by", "words", "--column", "question", "--seed", 7)
+    found = pq.read_table(tmp_path / "out.parquet")
+    assert sorted(found["number"].to_pylist()) == list(range(200))
+    assert found["number"].to_pylist() != list(range(200))
+
+
+def test_recipes_are_listed():
+    assert "stsb/combo" in call("recipes").splitlines()
+
+
+def test_a_shipped_recipe_is_printed_as_a_file_to_change(tmp_path):
+    (tmp_path / "mine.toml").write_text(call("recipes", "stsb/combo"))
+    mine, shipped = read_recipe(str(tmp_path / "mine.toml")), read_recipe("stsb/combo")
+    assert mine.model_copy(update={"name": shipped.name}) == shipped
+
+
+def test_settings_are_printed_with_what_they_are():
+    found = call("recipes", "--settings")
+    assert "loss.temperature" in found and "a number above 0" in found and "order.skip_nearest" in found
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "stsb/comb"], "unknown recipe 'stsb/comb'"),
+        (["train"], "nothing to train: name a recipe"),
+        (["train", "stsb/combo", "--set", "loss.heat=3"], "loss.heat is not a setting; known here: kind, temperature"),
+        (["train", "stsb/combo", "--seeds", "one"], "--seeds 'one': expected whole numbers"),
+        (["evaluate", "minilm", "stbs"], "unknown task 'stbs'; known: stsb, mrpc"),
+        (["evaluate", "minilm"], "give either the name of a task"),
+        (["evaluate", "no/such/folder", "stdlib"], "encoder 'no/such/folder' could not be loaded: there is no such folder"),
+        (["train", "stsb/combo", "--seeds", "1,,2"], "--seeds '1,,2': expected whole numbers from 0 on, separated by commas"),
+        (["train", "stsb/combo", "--seeds", "1,1"], "each once"),
+        (["train", "stsb/combo", "--seeds", "-1"], "whole numbers from 0 on"),
+        (["score", "minilm"], "nothing to score: give both --left TEXT and --right TEXT, or a file"),
+        (["score", "minilm", "--left", "a"], "nothing to score"),
+        (["metrics", "stdlib", "--scores", "none.txt"], "none.txt: could not be read"),
+        (
+            ["metrics", "stdlib", "--split", "tset", "--scores", "none.txt"],
+            "task stdlib has no split 'tset'; known: train, dev, test",
+        ),
+        (["shuffle", "none.parquet", "out.parquet", "--column", "q"], "none.parquet"),
+    ],
+)
+def test_a_mistake_gets_one_message_and_no_traceback(words, message):
+    result = run_process(*words)
+    assert result.returncode == 2
+    assert result.stderr.startswith("pairtune: ") or "pairtune: " in result.stderr
+    assert message in result.stderr and "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+def test_debug_shows_where_an_error_came_from():
+    result = run_process("--debug", "train", "stsb/comb")
+    assert "Traceback" in result.stderr and "UserError: unknown recipe" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "bad.csv"),
+        (b"question,reply\na,b\n", "answer"),
+        (b"question,answer,score\na,b,high\n", "line 2"),
+        (b"question,answer,score\na,b,nan\n", "line 2"),
+        (b"question,answer,score\na\xff,b,1\n", "line 2"),
+        (b"question,answer,score\n" + b"".join(b"q%d,a%d,0\n" % (n, n) for n in range(30)), "positive"),
+    ],
+)
+def test_bad_data_is_named_by_file_and_line(tmp_path, content, message):
+    path = tmp_path / "bad.csv"
+    path.write_bytes(content)
+    result = run_process(
+        "train", "--data", path, "--left", "question", "--right", "answer", "--label", "score", "--out", tmp_path / "r"
+    )
+    assert result.returncode == 2, result.stderr
+    assert "bad.csv" in result.stderr and message in result.stderr and "Traceback" not in result.stderr
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_text_of_a_hundred_thousand_characters_is_scored(tiny_encoder):
+    value = float(call("score", tiny_encoder, "--left", "word " * 20_000, "--right", "word"))
+    assert -1 <= value <= 1.001
+
+
+def test_the_version_is_printed():
+    assert call("--version").strip().count(".") == 2

@@ -1,0 +1,326 @@
+"""A user's own data: read in four formats, labels understood, split without leaks, mistakes named with their line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pairtune.data.labels import rescale
+from pairtune.data.tables import read_pairs, read_table, read_texts, split_by_left
+from pairtune.errors import UserError
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20).filter(lambda text: text.strip())
+QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def write_csv(path: Path, rows: list[dict], **options) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), **options)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def labelled(labels, each: int = 1) -> list[dict]:
+    return [{"q": f"question {i // each}", "a": f"answer {i}", "y": label} for i, label in enumerate(labels)]
+
+
+def everything(task):
+    parts = (task.train, task.dev, task.test)
+    return {
+        (left, right): (float(label), float(grade))
+        for part in parts
+        for left, right, label, grade in zip(part.left, part.right, part.label, part.grade, strict=True)
+    }
+
+
+# formats
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+def test_the_four_formats_give_the_same_task(tmp_path, ending):
+    frame = pd.DataFrame(labelled([i % 2 for i in range(60)], each=2))
+    path = tmp_path / f"pairs.{ending}"
+    {
+        "csv": lambda: frame.to_csv(path, index=False),
+        "tsv": lambda: frame.to_csv(path, index=False, sep="\t"),
+        "jsonl": lambda: frame.to_json(path, orient="records", lines=True),
+        "parquet": lambda: frame.to_parquet(path, index=False),
+    }[ending]()
+    task = read_table(path, "q", "a", "y")
+    assert (len(task.train), len(task.dev), len(task.test)) == (48, 6, 6)
+    assert everything(task)["question 3", "answer 7"] == (1, 1)
+    assert task.name == "pairs" and task.kind == "ranking" and task.metric == "MAP" and task.source == str(path)
+
+
+@QUICK
+@given(texts=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=8))
+def test_any_text_survives_csv(tmp_path, texts):
+    path = write_csv(tmp_path / "any.csv", [{"left": left, "right": right} for left, right in texts])
+    assert read_pairs(path, "left", "right") == ([left for left, _ in texts], [right for _, right in texts])
+
+
+@QUICK
+@given(texts=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=8))
+def test_any_text_survives_jsonl(tmp_path, texts):
+    path = tmp_path / "any.jsonl"
+    lines = [json.dumps({"left": left, "right": right}, ensure_ascii=False) for left, right in texts]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="")
+    assert read_pairs(path, "left", "right") == ([left for left, _ in texts], [right for _, right in texts])
+
+
+@pytest.mark.parametrize(
+    ("text", "lefts"),
+    [
+        ('l\tr\n"said ""no"""\tx\n"two\nlines"\ty\n', ['said "no"', "two\nlines"]),  # quoted, as spreadsheets write it
+        ('l\tr\n"the witness" said\tx\nhe said "no"\ty\n', ['"the witness" said', 'he said "no"']),  # not quoted
+        ('l\tr\n"open\tx\nplain\ty\nclose"\tz\n', ['"open', "plain", 'close"']),  # stray quotes that would swallow lines
+        ('l\tr\n5" disk\tx\n"never closed\ty\n', ['5" disk', '"never closed']),
+    ],
+)
+def test_a_tsv_is_read_with_quoting_only_where_that_makes_sense(tmp_path, text, lefts):
+    path = tmp_path / "pairs.tsv"
+    path.write_text(text)
+    assert read_pairs(path, "l", "r")[0] == lefts
+
+
+def test_a_text_of_100_000_characters_is_accepted_and_so_is_a_longer_one(tmp_path):
+    rows = [{"q": "x" * 200_000 if i == 3 else f"q{i}", "a": "y" * 100_000 if i == 4 else f"a{i}"} for i in range(20)]
+    task = read_table(write_csv(tmp_path / "long.csv", rows), "q", "a")
+    lengths = {len(text) for part in (task.train, task.dev, task.test) for text in (*part.left, *part.right)}
+    assert {200_000, 100_000} <= lengths and csv.field_size_limit() == 131_072
+
+
+def test_a_byte_order_mark_and_blank_lines_are_no_columns(tmp_path):
+    path = tmp_path / "excel.csv"
+    path.write_bytes("\ufeffq,a\r\n\r\nhello,world\r\n\r\n".encode())
+    assert read_pairs(path, "q", "a") == (["hello"], ["world"])
+
+
+def test_a_corpus_is_lines_or_a_column(tmp_path):
+    (tmp_path / "corpus.txt").write_text("one\n\n two \n", encoding="utf-8")
+    (tmp_path / "corpus.csv").write_text("id,text\n1,one\n2,two\n", encoding="utf-8")
+    assert read_texts(tmp_path / "corpus.txt", "text") == read_texts(tmp_path / "corpus.csv", "text") == ["one", "two"]
+    (tmp_path / "empty.txt").write_text("\n")
+    with pytest.raises(UserError, match=r"empty\.txt: the file is empty"):
+        read_texts(tmp_path / "empty.txt", "text")
+    with pytest.raises(UserError, match=r"none\.txt: could not be read \(No such file"):
+        read_texts(tmp_path / "none.txt", "text")
+
+
+def test_pairs_that_occur_again_are_counted_and_contradictions_too(tmp_path):
+    path = tmp_path / "p.csv"
+    once = [f"q{row},a{row},{row % 2}\n" for row in range(40)]
+    path.write_text("q,a,y\n" + "".join([*once, "q0,a0,0\n", "q1,a1,1\n", "q2,a2,1\n"]))
+    assert "3 pairs occur more than once, 1 of them with different labels" in read_table(path, "q", "a", "y").notes
+
+
+# mistakes
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("p.csv", b"", r"p\.csv: the file is empty; expected a header line with the columns q, a, y"),
+        ("p.csv", b"q,a,y\n", r"p\.csv: there are no records in it"),
+        ("p.csv", b"q,answer,y\n1,2,1\n", r"p\.csv: no column 'a'; the columns are: q, answer, y"),
+        ("p.csv", b"q;a;y\n1;2;1\n", r"the columns are: q;a;y \(the file is separated by semicolons: save it with commas"),
+        ("p.csv", b"Q, a ,y\n1,2,1\n", r"no column 'q'; .* \('Q' is written differently\)"),
+        ("p.csv", b"how,so,1\n1,2,1\n", r"the columns are: how, so, 1 \(the first line must name the columns\)"),
+        (
+            "p.csv",
+            b"PK\x03\x04\x14\x00\x06\x00",
+            r"p\.csv: a spreadsheet or an archive, .*; save the sheet as CSV",
+        ),
+        ("p.csv", b"q,a,a,y\n1,2,3,1\n", r"p\.csv: 2 columns are called 'a'"),
+        ("p.csv", b"q,a,y\nx,y,1\nx,y\n", r"p\.csv line 3: 2 fields, but the header has 3"),
+        ("p.csv", b"q,a,y\nx,y, z,1\n", r"p\.csv line 2: 4 fields, but the header has 3"),
+        ("p.csv", b'q,a,y\n"two\nlines",y,1\nx,y,good\n', r"p\.csv line 4: the label is 'good', expected a number"),
+        ("p.csv", b"q,a,y\nx,y,\n", r"p\.csv line 2: the label is ''"),
+        ("p.csv", b"q,a,y\nx,y,1\nx,y,NaN\n", r"p\.csv line 3: the label is nan, expected a finite number"),
+        ("p.csv", b"q,a,y\nx,y,-inf\n", r"p\.csv line 2: the label is -inf"),
+        ("p.csv", b"q,a,y\nx,y,1\nx,  ,1\n", r"p\.csv line 3: column 'a' is empty"),
+        ("p.csv", b"q,a,y\nx,y,1\nx,caf\xe9,1\n", r"p\.csv line 3: not valid UTF-8 \(byte 0xe9\); save the file as UTF-8"),
+        ("p.csv", b'q,a,y\nx,y,1\n"never closed,y,1\n', r"p\.csv line 3: unexpected end of data"),
+        ("p.csv", b'q,a,y\n"a" b,y,1\n', r"p\.csv line 2: ',' expected after '\"'"),
+        ("p.tsv", b"q\ta\ty\nx\ty\t1\nx\ty\n", r"p\.tsv line 3: 2 fields, but the header has 3"),
+        ("p.jsonl", b'{"q": "x", "a": "y", "y": 1}\n\n{"q": "x"\n', r"p\.jsonl line 3: not valid JSON"),
+        ("p.jsonl", b'{"q": "x", "a": "y", "y": 1}\n[1]\n', r"p\.jsonl line 2: expected a JSON object"),
+        ("p.jsonl", b'{"q": "x", "a": "y", "y": 1}\n{"q": "x", "y": 1}\n', r"p\.jsonl line 2: no 'a'; the keys are: q, y"),
+        ("p.jsonl", b'{"q": "x", "a": 5, "y": 1}\n', r"p\.jsonl line 1: column 'a' holds 5, expected a text"),
+        ("p.jsonl", b'{"q": "x", "a": "\\ud800", "y": 1}\n', r"p\.jsonl line 1: column 'a' holds half of a surrogate pair"),
+        ("p.jsonl", b'{"q": "x", "a": "y", "y": null}\n', r"p\.jsonl line 1: the label is None"),
+        ("p.jsonl", b"", r"p\.jsonl: there are no records"),
+        ("p.parquet", b"PAR1 not really", r"p\.parquet: not a readable Parquet file"),
+        ("p.xlsx", b"", r"p\.xlsx: the ending '\.xlsx' is not known; give a file that ends in \.csv, \.tsv, \.jsonl, \.parquet"),
+    ],
+)
+def test_a_mistake_is_named_with_its_file_and_line(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read_table(tmp_path / name, "q", "a", "y")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"none\.csv: there is no such file"):
+        read_table(tmp_path / "none.csv", "q", "a")
+
+
+def test_parquet_names_the_row_and_the_columns(tmp_path):
+    path = tmp_path / "p.parquet"
+    pd.DataFrame({"q": ["x", None], "a": ["y", "z"]}).to_parquet(path)
+    with pytest.raises(UserError, match=r"p\.parquet row 2: column 'q' holds None, expected a text"):
+        read_table(path, "q", "a")
+    with pytest.raises(UserError, match=r"p\.parquet: no column 'label'; the columns are: q, a"):
+        read_table(path, "q", "a", "label")
+
+
+def test_a_pair_needs_two_columns(tmp_path):
+    with pytest.raises(UserError, match=r"left and right are both column 'q'"):
+        read_table(tmp_path / "p.csv", "q", "q")
+
+
+# labels
+
+
+def scaled(values):
+    return rescale(values, lambda record: f"line {record + 2}")
+
+
+@pytest.mark.parametrize(
+    ("values", "labels", "note"),
+    [
+        ([0, 1, 1], [0, 1, 1], ""),
+        ([0.2, 0.4, 0.9], [0.2, 0.4, 0.9], ""),
+        ([0.5, 1.0000002], [0.5, 1], ""),
+        ([0, 2.5, 5], [0, 0.5, 1], "labels: 0 to 5 laid on 0 to 1, as (label − 0) / 5"),
+        ([0.4, 4.8], [0.08, 0.96], "labels: 0 to 5 laid on 0 to 1, as (label − 0) / 5"),
+        ([1, 2, 3, 4], [0, 1 / 3, 2 / 3, 1], "labels: 1 to 4 laid on 0 to 1, as (label − 1) / 3"),
+        ([1, 3, 5], [0, 0.5, 1], "labels: 1 to 5 laid on 0 to 1, as (label − 1) / 4"),
+        ([1, 2], [0, 1], "labels: 1 to 2 laid on 0 to 1, as (label − 1) / 1"),
+        ([3, 50, 97], [0.03, 0.5, 0.97], "labels: 0 to 100 laid on 0 to 1, as (label − 0) / 100"),
+        ([-1, 0, 1], [0, 0.5, 1], "labels: -1 to 1 laid on 0 to 1, as (label + 1) / 2"),
+        ([-0.2, 0.6], [0.4, 0.8], "labels: -1 to 1 laid on 0 to 1, as (label + 1) / 2"),
+    ],
+)
+def test_the_scale_of_the_labels_is_seen_and_said(values, labels, note):
+    result = scaled(values)
+    assert result.label.tolist() == pytest.approx(labels) and result.note == note
+    assert result.grade.tolist() == pytest.approx(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([0, 1, 250], r"line 4: the label is 250, above every scale; known scales: 0–1"),
+        ([0, -3, 1], r"line 3: the label is -3, below every scale"),
+        ([-1, 0, 5], r"line 2: the label is -1, and 5 at line 4: no scale has both"),
+        ([0, 5] * 30 + [55], r"line 62: the label is 55, while 60 of 61 lie in 0 to 5; correct it"),
+    ],
+)
+def test_labels_on_no_scale_are_refused_with_their_line(values, message):
+    with pytest.raises(UserError, match=message):
+        scaled(values)
+
+
+@pytest.mark.parametrize(("yes", "no"), [("true", "false"), ("Yes", "NO"), ("1.0", "0"), (True, False)])
+def test_truth_values_are_labels(tmp_path, yes, no):
+    task = read_table(write_csv(tmp_path / "p.csv", labelled([yes, no] * 30)), "q", "a", "y")
+    assert set(everything(task).values()) == {(1, 1), (0, 0)} and task.kind == "classification"
+
+
+def test_only_negative_labels_are_refused(tmp_path):
+    with pytest.raises(UserError, match=r"p\.csv: every label is 0: without a positive pair nothing can be learned"):
+        read_table(write_csv(tmp_path / "p.csv", labelled([0] * 30)), "q", "a", "y")
+
+
+def test_only_positive_labels_make_a_search(tmp_path):
+    task = read_table(write_csv(tmp_path / "p.csv", labelled([5] * 30)), "q", "a", "y")
+    assert task.kind == "retrieval" and task.notes[0] == "every label is 5: every pair is positive"
+    assert set(task.test.corpus) == set(task.test.right) and (task.train.label == 1).all()
+
+
+def test_labels_that_are_never_positive_are_pointed_out(tmp_path):
+    task = read_table(write_csv(tmp_path / "p.csv", labelled([0.1, 0.2, 0.3] * 20)), "q", "a", "y")
+    assert "no label lies above 0.5: no pair counts as positive" in task.notes
+
+
+# kinds
+
+
+@pytest.mark.parametrize(
+    ("labels", "each", "kind", "metrics"),
+    [
+        (None, 1, "retrieval", ("HP@1", "HP@5", "MRR")),
+        ([1, 0] * 30, 1, "classification", ("F1", "F1@best", "AP")),
+        ([1, 0, 0] * 20, 3, "ranking", ("MAP", "MRR", "P@1")),
+        ([1, 0, 2, 3, 4, 5] * 10, 1, "regression", ("Spearman", "Pearson")),
+    ],
+)
+def test_the_kind_follows_from_the_labels(tmp_path, labels, each, kind, metrics):
+    path = write_csv(tmp_path / "p.csv", labelled(labels or [1] * 60, each))
+    task = read_table(path, "q", "a", "y" if labels else None)
+    assert (task.kind, task.metrics, task.metric) == (kind, metrics, metrics[0])
+
+
+def test_the_kind_can_be_given(tmp_path):
+    path = write_csv(tmp_path / "p.csv", labelled([1, 0] * 30))
+    assert read_table(path, "q", "a", "y", kind="regression").metric == "Spearman"
+    assert read_table(path, "q", "a", "y", kind="retrieval", seed=1).test.corpus
+    with pytest.raises(UserError, match=r"a classification task needs labels of both kinds"):
+        read_table(path, "q", "a", kind="classification")
+
+
+# split
+
+
+@QUICK
+@given(
+    lefts=st.lists(TEXT, min_size=10, max_size=60, unique_by=lambda text: " ".join(text.split())),
+    repeats=st.integers(1, 3),
+    seed=st.integers(0, 5),
+)
+def test_no_left_text_is_in_two_splits_and_none_is_empty(lefts, repeats, seed):
+    which = split_by_left(lefts * repeats, seed)
+    assert set(which) == {0, 1, 2}
+    first = which[: len(lefts)]
+    assert all((which[start : start + len(lefts)] == first).all() for start in range(0, len(which), len(lefts)))
+    assert (first == 1).sum() == (first == 2).sum() == len(lefts) // 10
+
+
+def test_white_space_does_not_hide_that_two_left_texts_are_the_same():
+    lefts = [f"text {i}" for i in range(300)]
+    np.testing.assert_array_equal(split_by_left(lefts, 0), split_by_left([f" text\t{i}\n" for i in range(300)], 0))
+
+
+def test_new_pairs_leave_the_split_of_the_old_ones_alone():
+    lefts = [f"text {i}" for i in range(1000)]
+    before, after = split_by_left(lefts[:500], 7), split_by_left(lefts, 7)
+    np.testing.assert_array_equal(before, after[:500])
+    shares = [(after == part).mean() for part in range(3)]
+    assert shares == pytest.approx([0.8, 0.1, 0.1], abs=0.04)
+    assert (split_by_left(lefts, 8) != after).any()
+
+
+def test_few_left_texts_are_refused_with_advice(tmp_path):
+    path = write_csv(tmp_path / "p.csv", [{"q": f"q{i % 4}", "a": f"a{i}"} for i in range(50)])
+    with pytest.raises(UserError, match=r"p\.csv: 4 different left texts, .* give at least 10, or swap left and right"):
+        read_table(path, "q", "a")
+
+
+def test_a_split_without_both_classes_is_refused(tmp_path):
+    rows = labelled([1] + [0] * 59)
+    with pytest.raises(UserError, match=r"the (train|dev|test) split \(\d+ pairs\) has no positive pair: give more pairs"):
+        read_table(write_csv(tmp_path / "p.csv", rows), "q", "a", "y")
+
+
+def test_what_was_done_is_noted(tmp_path):
+    task = read_table(write_csv(tmp_path / "p.csv", labelled(list(range(1, 6)) * 12)), "q", "a", "y")
+    assert task.notes == ("labels: 1 to 5 laid on 0 to 1, as (label − 1) / 4", "split by left text: 48 train, 6 dev, 6 test")

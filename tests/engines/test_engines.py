@@ -1,0 +1,213 @@
+"""Shuffling files on DuckDB, against the paper's pseudo-code written out as loops."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import unicodedata
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pairtune import progress
+from pairtune.engines import prepare, shuffle
+from pairtune.ordering.hashing import rank_rows
+from pairtune.ordering.order import Side
+from pairtune.ordering.shingles import find_words, order_by_shingles, order_by_words
+from pairtune.runs.recipe import OrderSettings
+
+
+def h(text):
+    return int(hashlib.md5(text.encode()).hexdigest()[:15], 16)
+
+
+def shuffle_slowly(words, k, t, seed):
+    """Algorithm 2, line by line; every `random` of the paper is a hash, and s starts anew with every shingle."""
+    shingles = []
+    for row, own in enumerate(words):
+        chance, picked, left = h(f"{seed}|{row}"), [], list(own)
+        while left and len(picked) < t:
+            picked.append(left[chance % len(left)])
+            chance = chance // len(left)
+            left = [word for word in left if word != picked[-1]]
+        shingles.append(" ".join(sorted(picked)) or f" {row}")
+    by_shingle = sorted(range(len(words)), key=lambda row: (shingles[row], h(f"{seed}|{row}"), row))
+    group_ids, previous, size, chunk = {}, None, 0, 0
+    for row in by_shingle:
+        if shingles[row] != previous:
+            size, chunk = 0, 0
+        elif size >= k:
+            size, chunk = 0, chunk + 1
+        group_ids[row] = h(f"{seed}|{shingles[row]}|{chunk}")
+        size += 1
+        previous = shingles[row]
+    order = sorted(range(len(words)), key=lambda row: (group_ids[row], row))
+    return order, [group_ids[row] for row in order]
+
+
+def awkward_texts():
+    """All that makes engines disagree: skew, only stop words, empty, missing, repeated, and Unicode case."""
+    chance = random.Random(3)
+    vocabulary = [f"word{i}" for i in range(60)]
+    texts = [" ".join(chance.choices(vocabulary, range(60, 0, -1), k=chance.randint(1, 9))) + "?" for _ in range(300)]
+    texts += ["Everybody"] * 40  # a tenth of the rows share one word
+    texts += ["the of and", "The  OF?!", "", " ", "...", None, None, "a\tb\nc\x00d", "don't won't"]
+    texts += [
+        "İstanbul ISTANBUL ıstanbul",
+        "ΟΔΟΣ ΟΔΟΣ. Σ",
+        "οδος οδοσ",
+        "STRASSE straße",
+        "cafe\u0301 CAFE\u0301 café",
+        "Ünïcödé x\u0302y",
+    ]
+    texts += ["日本語 テキスト", "ﬁre ǅ ǆ", "१२३ x² Ⅻ", "emoji 😀 word1", "under_score-hyphen", "word1 word1 word1 word2"] * 2
+    chance.shuffle(texts)
+    return texts
+
+
+@pytest.fixture
+def awkward(tmp_path):
+    """The awkward texts in three files of a folder, with the row's number beside them."""
+    texts = awkward_texts()
+    table = pa.table({"id": range(len(texts)), "question": texts, "label": np.linspace(0, 1, len(texts), dtype=np.float32)})
+    folder = tmp_path / "in"
+    (folder / "b").mkdir(parents=True)
+    pq.write_table(table[:100], folder / "a.parquet", row_group_size=30)
+    pq.write_table(table[100:101], folder / "b" / "0.parquet")
+    pq.write_table(table[101:], folder / "c.parquet")
+    return folder
+
+
+def ids(path, column="id"):
+    return pq.read_table(path)[column].to_pylist()
+
+
+@pytest.mark.parametrize(("k", "t", "seed"), [(8, 1, 7), (3, 2, 0), (5, 3, -1)])
+def test_words_give_the_order_of_the_papers_pseudo_code(awkward, tmp_path, k, t, seed):
+    report = shuffle(str(awkward), str(tmp_path / "out"), column="question", group_size=k, shingle=t, seed=seed)
+    order, groups = shuffle_slowly([find_words(text) for text in awkward_texts()], k, t, seed)
+    assert ids(tmp_path / "out") == order
+    sizes = np.unique(groups, return_counts=True)[1]
+    assert (report.rows, report.groups) == (len(order), len(sizes))
+    assert (report.alone, report.full) == ((sizes == 1).sum(), (sizes == k).sum())
+
+
+def test_the_file_is_shuffled_as_pairs_in_memory_are(awkward, tmp_path):
+    shuffle(str(awkward / "*"), str(tmp_path / "out"), column="question", seed=11)  # a glob: only the two files on top
+    texts = awkward_texts()[:100] + awkward_texts()[101:]
+    order = order_by_words(Side.of(texts), OrderSettings(by="words", group=8), 11)
+    assert pq.read_table(tmp_path / "out")["question"].to_pylist() == [texts[row] for row in order.rows]
+
+
+def test_clusters_are_words_whole(tmp_path):
+    chance = np.random.default_rng(0)
+    numbers, names = chance.integers(-3, 20, 200), [None, *(f"a b|{i}" for i in chance.integers(0, 20, 199))]
+    pq.write_table(pa.table({"id": range(200), "number": numbers, "name": names}), tmp_path / "in.parquet")
+    for column, words in {"number": [[str(i)] for i in numbers], "name": [[n] if n else [] for n in names]}.items():
+        shuffle(str(tmp_path / "in.parquet"), str(tmp_path / column), by="clusters", column=column, group_size=4, seed=1)
+        assert ids(tmp_path / column) == shuffle_slowly(words, 4, 1, 1)[0]
+
+
+def neighbor_lists():
+    chance = random.Random(5)
+    lists = [[chance.choice([-1, None, *range(12)]) for _ in range(chance.randint(0, 5))] for _ in range(150)]
+    return [*lists, None, []]
+
+
+@pytest.mark.parametrize("t", [1, 2])
+def test_neighbors_are_words_without_the_missing_ones(tmp_path, t):
+    lists = neighbor_lists()
+    pq.write_table(pa.table({"id": range(152), "near": pa.array(lists, pa.list_(pa.int32()))}), tmp_path / "in.parquet")
+    shuffle(str(tmp_path / "in.parquet"), str(tmp_path / "out"), by="neighbors", column="near", shingle=t, group_size=3)
+    words = [[str(i) for i in near or [] if i is not None and i >= 0] for near in lists]
+    assert ids(tmp_path / "out") == shuffle_slowly(words, 3, t, 0)[0]
+
+
+def test_random_order_is_by_the_hash_of_the_row(awkward, tmp_path, capsys):
+    shuffle(str(awkward), str(tmp_path / "out"), by="random", seed=4)
+    assert ids(tmp_path / "out") == np.argsort(rank_rows(len(awkward_texts()), 4), kind="stable").tolist()
+    assert "rows in random order" in capsys.readouterr().err
+
+
+def test_a_prepared_file_gives_the_same_order_and_its_row_numbers(awkward, tmp_path):
+    source, words = str(awkward), str(tmp_path / "words.parquet")
+    prepare(source, words, column="question")
+    assert pq.read_table(words)["words"].to_pylist() == [find_words(text) or None for text in awkward_texts()]
+    for seed in (1, 2):
+        order = shuffle_slowly([find_words(text) for text in awkward_texts()], 8, 2, seed)[0]
+        shuffle(source, str(tmp_path / "out"), prepared=words, shingle=2, seed=seed, overwrite=True)
+        shuffle(source, str(tmp_path / "rows"), prepared=words, shingle=2, seed=seed, rows_only=True, overwrite=True)
+        assert ids(tmp_path / "out") == ids(tmp_path / "rows", "row") == order
+
+
+def old_characters():
+    """Those of Unicode 3.2: what came since may be unknown to one engine or the other."""
+    known = unicodedata.ucd_3_2_0
+    return [chr(i) for i in range(0x110000) if not 0xD800 <= i < 0xE000 and known.category(chr(i)) != "Cn"]
+
+
+def test_every_character_of_old_is_read_as_in_memory(tmp_path):
+    texts = [f"x{character}y {character}" for character in old_characters()]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "in.parquet")
+    prepare(str(tmp_path / "in.parquet"), str(tmp_path / "words"), column="text")
+    assert [words or [] for words in ids(tmp_path / "words", "words")] == [find_words(text) for text in texts]
+
+
+def test_order_holds_across_row_groups_when_memory_is_short(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    rows = 400_000  # 260 MB
+    columns = "r AS id, hash(r) % 20000 AS cluster, repeat(md5(r::VARCHAR), 20) AS payload"
+    table = duckdb.sql(f"SELECT {columns} FROM range({rows}) AS t(r)").to_arrow_table()
+    pq.write_table(table, tmp_path / "in.parquet", row_group_size=50_000)
+    clusters = table["cluster"].to_pylist()
+    shuffle(str(tmp_path / "in.parquet"), str(tmp_path / "out"), by="clusters", column="cluster", memory="300MB")
+    written = pq.ParquetFile(tmp_path / "out")
+    assert written.num_row_groups > 2
+    order = order_by_shingles(([str(number)] for number in clusters), rows, 8, 1, 0)
+    np.testing.assert_array_equal(written.read(["id"])["id"].to_numpy(), order.rows)
+    assert "grouping 400,000 rows, percent: " in capsys.readouterr().err
+
+
+def test_types_and_metadata_come_out_as_they_went_in(tmp_path, capsys):
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(6, dtype=np.float32)), 2)
+    columns = {
+        'it\'s "q"': pa.array(["a", None, "c"], pa.large_string()),
+        "kind": pa.array(["x", "y", "x"]).dictionary_encode(),
+        "vector": vectors,
+        "big": pa.array([1, None, 2**64 - 1], pa.uint64()),
+        "when": pa.array([1, 2, 3], pa.timestamp("us", "Europe/Paris")),
+        "nested": pa.array([{"a": [1, None]}, None, {"a": []}]),
+        "raw": pa.array([b"\xff", b"", None]),
+        "millis": pa.array([1, 2, 3], pa.timestamp("ms")),
+    }
+    table = pa.table(columns).replace_schema_metadata({"huggingface": "it's"})
+    pq.write_table(table, tmp_path / "in.parquet")
+    shuffle(str(tmp_path / "in.parquet"), str(tmp_path / "out"), column='it\'s "q"', seed=1)
+    shuffled = pq.read_table(tmp_path / "out")
+    order = [table["millis"].cast(pa.timestamp("us")).to_pylist().index(value) for value in shuffled["millis"].to_pylist()]
+    assert order != [0, 1, 2]
+    for name in columns.keys() - {"millis"}:
+        assert shuffled[name].type == table[name].type
+        assert shuffled[name].to_pylist() == table[name].take(order).to_pylist()
+    assert shuffled.schema.metadata == table.schema.metadata
+    assert "column millis was timestamp[ms] and is written as timestamp[us]" in capsys.readouterr().err
+
+
+def test_rows_that_share_nothing_are_reported(tmp_path, capsys):
+    pq.write_table(pa.table({"q": [f"one{i} two{i % 3}" for i in range(90)]}), tmp_path / "in.parquet")
+    shuffle(str(tmp_path / "in.parquet"), str(tmp_path / "out"), column="q", shingle=2)
+    said = capsys.readouterr().err
+    assert "90 rows in 90 groups, 1.0 rows each on average; 100% of the rows are alone; 0 groups are full" in said
+    assert "most rows share nothing with another, and the order is nearly random: use shingle = 1" in said
+    shuffle(str(tmp_path / "in.parquet"), str(tmp_path / "out"), by="clusters", column="q", overwrite=True)
+    assert "if the column holds texts, shuffle by words" in capsys.readouterr().err
+
+
+def test_fewer_rows_than_a_group_are_shuffled_and_said(tmp_path, capsys):
+    pq.write_table(pa.table({"q": ["alike", "alike", "alike"]}), tmp_path / "in.parquet")
+    report = shuffle(str(tmp_path / "in.parquet"), str(tmp_path / "out"), column="q")
+    assert (report.rows, report.groups, report.full) == (3, 1, 0)
+    assert "there are fewer rows than group_size = 8" in capsys.readouterr().err

@@ -1,0 +1,186 @@
+"""The Triton kernels of the fused loss: on a GPU where there is one, else through the interpreter, in a second process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from pairtune.loss import batch_softmax_loss, choose
+from pairtune.loss.large.fused import FusedLoss, Setup
+from pairtune.loss.large.layout import make_plan
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch wants for deterministic products
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+
+runs_kernels = pytest.mark.skipif(not INTERPRETED and DEVICE == "cpu", reason="runs in a second process, with TRITON_INTERPRET=1")
+needs_gpu = pytest.mark.skipif(DEVICE == "cpu", reason="needs an NVIDIA GPU")
+
+TEXTS, PAIRS, WIDTH = 120, 140, 70
+
+
+@pytest.mark.skipif(DEVICE == "cuda" or INTERPRETED, reason="the kernels run in this process")
+@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton: pip install pairtune[dev]")
+def test_the_kernels_pass_their_tests_in_the_interpreter():
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "kernels_give", __file__]
+    result = subprocess.run(command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout[-4000:]
+    assert f"{len(CASES)} passed" in result.stdout
+
+
+@pytest.fixture
+def small_tiles(monkeypatch):
+    """Tiles so small that a small batch has many, in several blocks."""
+    from pairtune.loss.large import tiled
+
+    monkeypatch.setattr(tiled, "SUM_ROWS", 128)
+    monkeypatch.setattr(tiled, "WEIGHT_BYTES", 256 * 64 * 4)
+    if INTERPRETED:  # which knows no products of bf16
+        small = {"BM": 16, "BN": 32, "BK": 32, "GROUP": 2, "PER": 1}
+        for kernel, dtype in list(tiled.CONFIGS):
+            monkeypatch.setitem(tiled.CONFIGS, (kernel, dtype), tiled.CONFIGS[kernel, dtype] | small)
+            monkeypatch.setitem(tiled.CONFIGS, (kernel, torch.float16), tiled.CONFIGS[kernel, torch.bfloat16] | small)
+
+
+def leaves(tau, count, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    left = torch.randn(count, WIDTH, generator=generator)
+    right = left[:count] + torch.randn(count, WIDTH, generator=generator)
+    return [leaf.to(DEVICE).requires_grad_() for leaf in (left, right, torch.tensor(tau))]
+
+
+CASES = [  # labels, duplicates, shared vectors, directions, normalize, τ, true maximum, half precision
+    (False, "keep", False, "both", "l2", 0.05, False, False),
+    (True, "keep", False, "both", "l2", 0.05, False, False),
+    (False, "mask", False, "both", "l2", 0.05, False, False),
+    (True, "mask", True, "right", "l2", 0.05, False, False),
+    (True, "keep", True, "both", "none", 5.0, False, False),
+    (True, "keep", True, "left", "range-batch", 1.2, True, False),
+    (True, "mask", False, "both", "none", 0.02, True, False),  # scores in the thousands
+    (False, "keep", False, "both", "l2", 0.002, True, False),
+    (True, "keep", False, "both", "l2", 0.05, False, True),
+]
+
+
+@runs_kernels
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_kernels_give_the_loss_and_gradients_of_the_plain_path_in_float64(case, small_tiles):
+    labelled, duplicates, shared, directions, normalize, tau, maximum, half = case
+    generator = torch.Generator().manual_seed(7)
+    ids = torch.randint(0, TEXTS, (2, PAIRS), generator=generator).to(DEVICE)
+    labels = torch.randint(0, 2, (PAIRS,), generator=generator).to(DEVICE) if labelled else None
+    inputs = leaves(tau, TEXTS if shared else PAIRS)
+    left, right = (x[i] if shared else x for x, i in zip(inputs, ids, strict=False))
+    positive = torch.ones(PAIRS, dtype=torch.bool, device=DEVICE) if labels is None else labels > 0
+    plan = make_plan(positive, tuple(ids), directions, everything=not labelled, mask=duplicates == "mask", merge=shared)
+    dtype = torch.float32 if not half else torch.float16 if INTERPRETED else torch.bfloat16
+    found = FusedLoss.apply(left, right, inputs[2], Setup(plan, normalize, dtype, stored=False, maximum=maximum, divisor=PAIRS))
+    chosen = {"duplicates": duplicates, "directions": directions, "normalize": normalize, "fast": False}
+    known = {"left_ids": ids[0], "right_ids": ids[1]}
+    expected = batch_softmax_loss(left.double(), right.double(), labels, temperature=inputs[2], **chosen, **known)
+    for ours, true in zip(
+        *([loss, *torch.autograd.grad(loss, inputs, retain_graph=True)] for loss in (found, expected)), strict=True
+    ):
+        assert (ours - true).norm() < (5e-3 if half else 3e-5) * true.norm() + 1e-6
+
+
+# --- on a GPU --------------------------------------------------------------------------------------------------------
+
+
+def embeddings(pairs, width=768, dtype=torch.bfloat16):
+    left = torch.randn(pairs, width, device=DEVICE)
+    return [side.to(dtype).requires_grad_() for side in (left, left + torch.randn_like(left))]
+
+
+def eager_under_autocast(left, right, tau):
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        scores = torch.nn.functional.normalize(left) @ torch.nn.functional.normalize(right).T / tau
+        own = torch.arange(len(left), device=left.device)
+        return torch.nn.functional.cross_entropy(scores, own) + torch.nn.functional.cross_entropy(scores.T, own)
+
+
+@needs_gpu
+@pytest.mark.cuda
+@pytest.mark.parametrize("tau", [0.02, 0.05])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_gradients_are_no_further_from_float64_than_those_of_eager(tau, dtype):
+    left, right = embeddings(5000, dtype=dtype)
+    true = torch.autograd.grad(batch_softmax_loss(left.double(), right.double(), temperature=tau), (left, right))
+    found = batch_softmax_loss(left, right, temperature=tau)
+    assert found.grad_fn.name() == "FusedLossBackward"
+    peer = eager_under_autocast(left.float(), right.float(), tau) if dtype == torch.bfloat16 else None
+    limits = [1e-4, 1e-4]
+    if peer is not None:
+        limits = [(g - t).norm() / t.norm() for g, t in zip(torch.autograd.grad(peer, (left, right)), true, strict=True)]
+    for gradient, exact, limit in zip(torch.autograd.grad(found, (left, right)), true, limits, strict=True):
+        assert (gradient - exact).norm() / exact.norm() <= limit
+
+
+@needs_gpu
+@pytest.mark.cuda
+@pytest.mark.parametrize(("pairs", "duplicates"), [(32, "keep"), (32, "mask"), (4096, "keep")])
+def test_a_cuda_graph_replays_the_loss_and_its_gradient(pairs, duplicates):
+    left, right = embeddings(pairs)
+    labels, ids = torch.ones(pairs, device=DEVICE), torch.arange(pairs, device=DEVICE) // 2
+    tau = torch.tensor(0.05, device=DEVICE, requires_grad=True)
+
+    def step():
+        known = {"left_ids": ids, "right_ids": ids, "duplicates": duplicates}
+        loss = batch_softmax_loss(left, right, labels, temperature=tau, **known)
+        return [loss.detach(), *torch.autograd.grad(loss, (left, right, tau))]
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    with torch.no_grad():
+        left.copy_(left.roll(1, 0))
+    graph.replay()
+    torch.testing.assert_close(captured, step(), rtol=2e-2, atol=1e-5)
+
+
+@needs_gpu
+@pytest.mark.cuda
+def test_deterministic_runs_are_equal_to_the_last_bit():
+    left, right = embeddings(6000)
+    ids = torch.randint(0, 5000, (2, 6000), device=DEVICE)
+    torch.use_deterministic_algorithms(True)
+    try:
+        runs = []
+        for _ in range(3):
+            loss = batch_softmax_loss(left, right, left_ids=ids[0], right_ids=ids[1], shared_vectors=True)
+            runs.append([loss, *torch.autograd.grad(loss, (left, right))])
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for run in runs[1:]:
+        assert all(torch.equal(one, other) for one, other in zip(run, runs[0], strict=True))
+
+
+@needs_gpu
+@pytest.mark.cuda
+def test_memory_grows_with_the_pairs_and_not_with_their_square():
+    used = []
+    for pairs in (32_768, 65_536):
+        left, right = embeddings(pairs)
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        batch_softmax_loss(left, right).backward()
+        used.append(torch.cuda.max_memory_allocated() - before)
+    assert used[1] < 1.9e9 and used[1] < 2.1 * used[0]
+
+
+@needs_gpu
+@pytest.mark.cuda
+def test_small_batches_stay_plain_on_a_gpu():
+    for pairs in (choose.FUSE_FROM["cuda"] - 1, choose.FUSE_FROM["cuda"]):
+        loss = batch_softmax_loss(*embeddings(pairs))
+        assert (loss.grad_fn.name() == "FusedLossBackward") is (pairs == choose.FUSE_FROM["cuda"])

@@ -1,0 +1,148 @@
+"""Metrics against plain loops, other libraries, and on what breaks other people's: negative scores, ties, no positive."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import rankdata
+from sklearn.metrics import f1_score, label_ranking_average_precision_score, ndcg_score
+
+from pairtune.data.pairs import PairSet
+from pairtune.errors import UserError
+from pairtune.metrics import METRICS, best_threshold, score_split, scores_per_item
+
+
+def ranking(labels, queries, grade=None):
+    rows = [str(row) for row in range(len(labels))]
+    return PairSet.of(rows, rows, labels, query=queries, grade=grade).gold()
+
+
+def average_precision_by_a_loop(labels, scores):
+    """Straight from the definition; among equal scores the negative comes first."""
+    ordered = sorted(zip(scores, labels, strict=True), key=lambda pair: (-pair[0], pair[1]))
+    hits, total = 0, 0.0
+    for place, (_, label) in enumerate(ordered, start=1):
+        if label:
+            hits += 1
+            total += hits / place
+    return total / hits if hits else 0.0
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(-5, 5)), min_size=1, max_size=30), st.integers(1, 4))
+def test_map_is_the_mean_over_all_queries_of_the_loop(candidates, queries):
+    labels = np.array([float(label) for label, _ in candidates])
+    scores = np.array([score / 5 for _, score in candidates])
+    query = np.array([f"q{row % queries}" for row in range(len(candidates))])
+    expected = [average_precision_by_a_loop(labels[query == q], scores[query == q]) for q in dict.fromkeys(query)]
+    assert score_split(ranking(labels, query), scores, ["MAP"])["MAP"] == pytest.approx(np.mean(expected), abs=1e-6)
+
+
+def test_a_query_without_a_positive_counts_zero():
+    pairs = ranking([1, 0, 0, 0], ["a", "a", "b", "b"])
+    values = score_split(pairs, np.array([0.9, 0.1, 0.8, 0.2]), ["MAP", "MRR", "P@1", "HP@1"])
+    assert values == {"MAP": 0.5, "MRR": 0.5, "P@1": 0.5, "HP@1": 0.5}
+
+
+def test_negative_scores_rank_like_any_others():
+    rng = np.random.default_rng(0)
+    labels, query = rng.random(60) > 0.6, np.repeat(np.arange(6).astype(str), 10)
+    scores = rng.normal(size=60)
+    names = ["MAP", "MRR", "P@3", "nDCG@5"]
+    shifted = score_split(ranking(labels, query), scores - 100, names)
+    assert shifted == pytest.approx(score_split(ranking(labels, query), scores, names))
+
+
+def test_map_agrees_with_scikit_learn_where_there_are_no_ties():
+    rng = np.random.default_rng(1)
+    labels = (rng.random((20, 10)) > 0.5).astype(float)
+    labels[:, 0] = 1  # scikit-learn leaves out queries without a positive
+    scores = rng.normal(size=(20, 10))
+    pairs = ranking(labels.ravel(), np.repeat(np.arange(20).astype(str), 10))
+    expected = label_ranking_average_precision_score(labels, scores)
+    assert score_split(pairs, scores.ravel(), ["MAP"])["MAP"] == pytest.approx(expected)
+
+
+def test_ndcg_takes_grades_as_linear_gains_as_scikit_learn_does():
+    rng = np.random.default_rng(2)
+    grades = rng.integers(1, 5, size=(15, 8)).astype(float)
+    scores = rng.normal(size=(15, 8))
+    pairs = ranking((grades.ravel() - 1) / 3, np.repeat(np.arange(15).astype(str), 8), grade=grades.ravel())
+    for cut in (1, 3):
+        expected = ndcg_score(grades, scores, k=cut)
+        assert score_split(pairs, scores.ravel(), [f"nDCG@{cut}"])[f"nDCG@{cut}"] == pytest.approx(expected)
+
+
+def test_ties_never_help_a_system_that_ranks_nothing():
+    pairs = ranking([1, 0, 0, 0], ["q"] * 4)  # the positive stands first in the file
+    assert score_split(pairs, np.zeros(4), ["MRR", "P@1"]) == {"MRR": 0.25, "P@1": 0.0}
+
+
+def test_a_search_finds_the_rank_of_the_first_hit():
+    pairs = PairSet.of(["a", "b", "b"], ["x", "y", "z"], corpus=["x", "y", "z", "w"]).gold()
+    scores = np.array([[0.1, 0.9, 0.3, 0.2], [0.9, 0.1, 0.5, 0.3]])  # x is 4th for a; z is 2nd for b
+    assert score_split(pairs, scores, ["HP@1", "HP@2", "MRR"]) == pytest.approx({"HP@1": 0, "HP@2": 0.5, "MRR": 0.375})
+
+
+def test_a_search_ranks_as_scipy_does_and_counts_ties_against_us():
+    rng = np.random.default_rng(3)
+    scores = rng.integers(0, 5, size=(30, 12)).astype(float)
+    answers = rng.integers(0, 12, size=30)
+    corpus = [f"t{column}" for column in range(12)]
+    pairs = PairSet.of([f"q{row}" for row in range(30)], [corpus[a] for a in answers], corpus=corpus).gold()
+    ranks = [rankdata(-scores[row], method="max")[answers[row]] for row in range(30)]
+    assert scores_per_item(pairs, scores, "MRR") == pytest.approx(1 / np.array(ranks))
+
+
+def test_a_hit_that_is_not_in_the_corpus_counts_zero():
+    pairs = PairSet.of(["a"], ["gone"], corpus=["x", "y"]).gold()
+    assert score_split(pairs, np.array([[0.5, 0.4]]), ["HP@50", "MRR"]) == {"HP@50": 0.0, "MRR": 0.0}
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(-8, 8)), min_size=2, max_size=40))
+def test_the_best_threshold_is_found_as_by_trying_all(candidates):
+    positive = np.array([label for label, _ in candidates])
+    scores = np.array([score / 8 for _, score in candidates])
+    tries = [f1_score(positive, scores > cut, zero_division=0) for cut in np.arange(-1.0625, 1.1, 0.0625)]
+    found = f1_score(positive, scores > best_threshold(scores, positive), zero_division=0)
+    assert found == pytest.approx(max(tries))
+
+
+def test_f1_uses_the_threshold_that_it_is_given_and_f1_best_its_own():
+    pairs = ranking([1, 1, 0, 0], list("abcd"))
+    scores = np.array([0.9, 0.6, 0.5, 0.1])
+    values = score_split(pairs, scores, ["F1", "F1@best"], threshold=0.7)
+    assert values == pytest.approx({"F1": 2 / 3, "F1@best": 1.0})
+
+
+def test_f1_is_left_out_where_no_threshold_is_known():
+    assert "F1" not in score_split(ranking([1, 0], ["a", "b"]), np.array([0.9, 0.1]), ["F1", "AP"])
+
+
+def test_labels_strictly_above_the_threshold_are_positive():
+    pairs = PairSet.of(["a", "b"], ["c", "d"], [0.6, 0.7], query=["q", "q"])
+    assert score_split(pairs.gold(0.6), np.array([0.9, 0.1]), ["MRR"])["MRR"] == 0.5
+
+
+def test_a_constant_side_correlates_with_nothing():
+    pairs = ranking([0.1, 0.5, 0.9], list("abc"))
+    assert score_split(pairs, np.full(3, 0.4), ["Spearman", "Pearson"]) == {"Spearman": 0.0, "Pearson": 0.0}
+
+
+def test_an_unknown_metric_names_the_known_ones():
+    with pytest.raises(UserError, match="unknown metric 'MAPP'; known: MAP, MRR, P@k"):
+        score_split(ranking([1], ["q"]), np.array([1.0]), ["MAPP"])
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [([0.1], "1 scores for 2 pairs"), ([0.1, np.nan], "score 1 is nan"), ([0.1, np.inf], "score 1 is inf")],
+)
+def test_scores_that_do_not_fit_the_split_are_refused(scores, message):
+    with pytest.raises(UserError, match=message):
+        score_split(ranking([1, 0], ["q", "q"]), np.array(scores), ["MAP"])
+
+
+def test_every_metric_says_what_it_is():
+    assert all(metric.says for metric in METRICS.values())

@@ -1,0 +1,74 @@
+"""Two real processes, against one process on their joined batch."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from ddp_worker import CASES, backward, train
+
+pytestmark = pytest.mark.xdist_group("ddp")  # the two processes are started once
+
+WORKER = Path(__file__).parents[1] / "ddp_worker.py"
+
+
+@pytest.fixture(scope="module")
+def ranks(tiny_encoder, tmp_path_factory):
+    """What each of two processes found."""
+    out = tmp_path_factory.mktemp("ddp")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(WORKER), tiny_encoder, str(out)],
+            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        outputs = [process.communicate(timeout=240)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    for process, output in zip(processes, outputs, strict=True):
+        assert process.returncode == 0, output[-4000:]
+    return [torch.load(out / f"{rank}.pt") for rank in range(2)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_loss_and_gradients_of_two_processes_are_those_of_their_joined_batch(ranks, tiny_encoder, case):
+    expected = backward(tiny_encoder, case, slice(None), wrap=lambda model: model)
+    assert sum(value.abs().max() > 1e-3 for value in expected.values()) > 20
+    for rank in ranks:
+        assert rank[case].keys() == expected.keys()
+        for name, value in expected.items():
+            largest = max(1.0, value.abs().max().item())
+            assert (rank[case][name] - value).abs().max() <= 1e-5 * largest, name
+
+
+@pytest.mark.parametrize("step", ["trained on the joined batch", "trained on the joined batch, packed"])
+def test_two_processes_train_to_the_weights_and_the_temperature_of_one(ranks, tiny_encoder, tmp_path, step):
+    expected = train(tiny_encoder, tmp_path, 6, gather=True)
+    for rank in ranks:
+        found = rank[step]
+        assert found["temperature"] == pytest.approx(expected["temperature"], rel=1e-5)
+        for name, weight in expected["weights"].items():
+            torch.testing.assert_close(found["weights"][name], weight, atol=1e-5, rtol=1e-4)
+
+
+def test_the_temperature_is_the_same_on_both_processes_even_if_their_batches_are_not_joined(ranks):
+    first, second = (rank["trained on separate batches"] for rank in ranks)
+    assert first["temperature"] == second["temperature"]
+    assert first["temperature"] != pytest.approx(0.1, rel=0.01)
+    assert first["temperature"] != pytest.approx(ranks[0]["trained on the joined batch"]["temperature"], rel=1e-3)

@@ -1,0 +1,309 @@
+"""The JSON API on a real server: what it answers, what it refuses, what it survives."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from pairtune.errors import UserError
+from serving import CORPUS, ask, load_both, serving, write_corpus
+
+pytest.importorskip("fastapi", reason="pip install 'pairtune[serve]'")
+
+from pairtune.serve import guard as limits
+from pairtune.serve import matcher, server
+
+QUERY = "remove a file"
+
+
+@pytest.fixture(scope="module")
+def both(tiny_encoder, tmp_path_factory):
+    return load_both(tiny_encoder, tmp_path_factory.mktemp("served"))
+
+
+@pytest.fixture(scope="module")
+def url(both):
+    with serving(both) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def guarded(both):
+    with serving(both, token="correct-horse") as url:
+        yield url
+
+
+def port_of(url: str) -> int:
+    return int(url.rpartition(":")[2])
+
+
+def speak(url: str, raw: bytes, wait: float = 20.0) -> bytes:
+    """Send bytes as they are; all that comes back until the server closes."""
+    with socket.create_connection(("127.0.0.1", port_of(url)), timeout=wait) as connection:
+        connection.sendall(raw)
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+    return answer
+
+
+def test_a_search_ranks_the_corpus_as_the_encoders_do_on_their_own(url, both):
+    status, answer = ask(f"{url}/api/search", {"text": QUERY, "top": 3})
+    assert status == 200 and [side["side"] for side in answer["sides"]] == ["tuned", "original"]
+    for side, loaded in zip(answer["sides"], both.sides, strict=True):
+        cosines = loaded.model.similarity(loaded.model.encode([QUERY]), loaded.model.encode(CORPUS))[0].numpy()
+        best = np.argsort(-cosines)[:3]
+        assert [match["text"] for match in side["matches"]] == [CORPUS[place] for place in best]
+        np.testing.assert_allclose([match["score"] for match in side["matches"]], cosines[best], atol=1e-5)
+    assert answer["sides"][0]["matches"] != answer["sides"][1]["matches"]
+
+
+def test_a_list_of_pairs_gets_the_cosine_of_each_in_order(url, both):
+    pairs = [{"left": left, "right": right} for left in CORPUS for right in CORPUS]  # several turns of the encoder
+    status, answer = ask(f"{url}/api/score", {"pairs": pairs})
+    model = both.sides[0].model
+    assert status == 200
+    expected = model.similarity(model.encode(CORPUS), model.encode(CORPUS)).numpy().ravel()
+    np.testing.assert_allclose(answer["sides"][0]["scores"], expected, atol=1e-5)
+
+
+def test_questions_asked_at_once_get_their_own_answers(url):
+    def best(text: str) -> str:
+        return ask(f"{url}/api/search", {"text": text, "top": 1})[1]["sides"][0]["matches"][0]["text"]
+
+    with ThreadPoolExecutor(16) as clients:
+        assert list(clients.map(best, CORPUS * 8)) == CORPUS * 8
+
+
+def test_the_description_names_every_route_and_the_pages_ask_no_other_machine(url):
+    paths = ask(f"{url}/openapi.json")[1]["paths"]
+    assert set(paths) == {"/api/about", "/api/search", "/api/score"}
+    for page in ("/", "/docs"):
+        with urllib.request.urlopen(url + page) as answer:
+            html, policy = answer.read().decode(), answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy and "connect-src 'self'" in policy and "unsafe" not in policy
+        assert not re.findall(r"(?:src|href)=[\"']?(?:https?:)?//", html)
+
+
+@pytest.mark.parametrize(
+    ("body", "where", "given", "expected"),
+    [
+        ({"text": "a", "top": 0}, "body.top", "0", "greater than or equal to 1"),
+        ({"text": "a", "top": 101}, "body.top", "101", "less than or equal to 100"),
+        ({"text": "  "}, "body.text", "  ", "should match pattern"),
+        ({"txt": "a"}, "body.text", "{'txt': 'a'}", "Field required"),
+        ({"text": "x" * 1_000_000}, "body.text", "x" * 80 + "… (1,000,000 characters)", "at most 100000 characters"),
+        (b'{"text": "\\ud800"}', "body.text", "\\ud800", "unicode"),
+        (b'{"text": "a", "top": NaN}', "body.top", "nan", "finite number"),
+        (b"{", "body.1", "{}", "JSON decode error"),
+    ],
+)
+def test_a_body_that_is_not_as_expected_is_refused_with_what_was_given(url, body, where, given, expected):
+    status, answer = ask(f"{url}/api/search", body)
+    assert status == 422
+    first = answer["problems"][0]
+    assert (first["where"], first["given"]) == (where, given) and expected in first["expected"]
+    assert answer["given"] == first["given"] and answer["expected"] == first["expected"]
+
+
+def test_a_body_nested_a_million_deep_is_refused(url):
+    status, answer = ask(f"{url}/api/search", b"[" * 1_000_000)
+    assert status in (400, 422) and answer["error"]
+
+
+def test_a_body_over_the_limit_is_refused_whatever_its_length_was_said_to_be(url):
+    large = b'{"text": "' + b"x" * limits.MOST_BYTES + b'"}'
+    status, answer = ask(f"{url}/api/search", large)
+    assert status == 413 and answer["expected"] == "at most 1,048,576 bytes"
+    head = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+    assert speak(url, head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 20 + b"0\r\n\r\n").startswith(b"HTTP/1.1 413")
+    assert speak(url, head + b"Content-Length: 99999999999\r\n\r\n").startswith(b"HTTP/1.1 413")
+    # fewer bytes than were announced, then more than were: the first waits, the second is another request, a bad one
+    assert speak(url, head + b"Content-Length: 2\r\n\r\n{}GARBAGE\r\n\r\n").count(b"HTTP/1.1 4") == 2
+
+
+def test_an_unknown_route_and_method_are_refused_in_json(url):
+    assert ask(f"{url}/api/nothing")[0] == 404
+    status, answer = ask(f"{url}/api/search")
+    assert status == 405 and answer["given"] == "GET /api/search" and answer["expected"] == "see /docs"
+
+
+def test_a_page_elsewhere_that_points_its_own_name_here_is_turned_away(url):
+    status, answer = ask(f"{url}/api/about", Host="evil.example:8000")
+    assert status == 421 and answer["given"] == "Host: evil.example:8000" and "localhost" in answer["expected"]
+    assert ask(f"{url}/api/about", Host="[::1]:8000")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "token", [None, "Bearer correct-hors", "Bearer correct-horse2", "correct-horse", "Bearer ", "Basic correct-horse"]
+)
+def test_every_api_route_asks_for_the_token(guarded, token):
+    headers = {} if token is None else {"Authorization": token}
+    for path, body in (("about", None), ("search", {"text": QUERY}), ("score", {"pairs": []}), ("nothing", None)):
+        status, answer = ask(f"{guarded}/api/{path}", body, **headers)
+        assert status == 401 and answer["expected"] == "Authorization: Bearer TOKEN"
+        assert "correct-horse" not in json.dumps(answer)
+
+
+def test_json_that_is_not_called_so_is_told_how(url):
+    status, answer = ask(f"{url}/api/search", {"text": QUERY}, **{"Content-Type": "application/x-www-form-urlencoded"})
+    assert status == 422 and answer["expected"].endswith("(send it with Content-Type: application/json)")
+
+
+def test_the_right_token_is_let_in(guarded):
+    assert ask(f"{guarded}/api/search", {"text": QUERY}, Authorization="Bearer correct-horse")[0] == 200
+
+
+async def ask_at_once(port: int, many: int) -> list[int]:
+    """The statuses of that many searches, all sent before any answer is read."""
+    body = json.dumps({"text": QUERY, "top": 1}).encode()
+    head = f"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    raw = head.encode() + b"Connection: close\r\n\r\n" + body
+
+    async def one() -> int:
+        for _ in range(50):
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(raw)
+                answer = await reader.read()
+                writer.close()
+                return int(answer.split(b" ")[1])
+            except OSError:
+                await asyncio.sleep(0.2)
+        return 0
+
+    return await asyncio.gather(*(one() for _ in range(many)))
+
+
+def test_two_thousand_requests_at_once_are_answered_or_told_to_come_back(url):
+    statuses = asyncio.run(ask_at_once(port_of(url), 2_000))
+    assert set(statuses) <= {200, 503} and statuses.count(200) >= limits.MOST_WAITING // 2
+    assert ask(f"{url}/api/search", {"text": QUERY})[0] == 200
+
+
+def test_clients_that_stop_leave_no_one_waiting(url, monkeypatch):
+    monkeypatch.setattr(limits, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(server, "SILENT_SECONDS", 0.5)
+    silent = [socket.create_connection(("127.0.0.1", port_of(url))) for _ in range(200)]
+    half = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+    for connection in silent[:150]:
+        connection.sendall(half)  # more than may wait at once
+    silent[0].settimeout(30)
+    assert silent[0].recv(1000).split(b" ")[1] in (b"408", b"503")
+    silent[-1].settimeout(30)
+    assert silent[-1].recv(1000) == b""  # said nothing, and was let go
+    deadline = time.monotonic() + 30
+    while ask(f"{url}/api/search", {"text": QUERY})[0] != 200:  # the others are let go too
+        assert time.monotonic() < deadline
+    for connection in silent:
+        connection.close()
+
+
+def test_the_page_is_served_while_the_encoder_works(url, both, monkeypatch):
+    model = both.sides[0].model
+    encode, at_work, may_end = model.encode, threading.Event(), threading.Event()
+
+    def encode_long(*texts, **options):
+        at_work.set()
+        assert may_end.wait(60)
+        return encode(*texts, **options)
+
+    monkeypatch.setattr(model, "encode", encode_long)
+    work = threading.Thread(target=ask, args=(f"{url}/api/score", {"pairs": [{"left": "a", "right": "b"}]}))
+    work.start()
+    assert at_work.wait(60)
+    assert ask(f"{url}/api/about")[0] == 200 and work.is_alive()
+    may_end.set()
+    work.join()
+
+
+def test_a_failure_of_the_encoder_is_one_answer_and_not_the_end(both, monkeypatch):
+    with serving(both) as url:
+        monkeypatch.setattr(matcher, "_search", lambda *_: 1 / 0)
+        status, answer = ask(f"{url}/api/search", {"text": QUERY})
+        assert status == 500 and "division" not in json.dumps(answer)
+        monkeypatch.undo()
+        assert ask(f"{url}/api/search", {"text": QUERY})[0] == 200
+
+
+def test_without_a_corpus_pairs_are_scored_and_a_search_says_what_is_missing(tiny_encoder):
+    with serving(matcher.load_matcher(tiny_encoder)) as url:
+        assert len(ask(f"{url}/api/score", {"pairs": [{"left": "a", "right": "b"}]})[1]["sides"]) == 1
+        status, answer = ask(f"{url}/api/search", {"text": QUERY})
+        assert status == 409 and "--corpus" in answer["expected"]
+
+
+def test_the_index_is_kept_for_both_encoders_and_rebuilt_when_the_corpus_changes(both, tiny_encoder, tmp_path):
+    corpus = write_corpus(tmp_path)
+    original = both.sides[1].encoder
+
+    def built() -> list[float]:
+        found = matcher.load_matcher(tiny_encoder, corpus, original=original)
+        assert found.texts == len(corpus.read_text().splitlines())
+        return [path.stat().st_mtime_ns for path in sorted(tmp_path.glob("*.index/vectors.faiss"))]
+
+    first = built()
+    assert len(first) == 2 and built() == first
+    corpus.write_text(corpus.read_text() + "\none more text")
+    assert all(new > old for new, old in zip(built(), first, strict=True))
+
+
+def test_the_original_is_read_from_the_record_beside_the_model(tmp_path):
+    for run in (tmp_path / "a", tmp_path / "b" / "seed-2"):
+        run.mkdir(parents=True)
+        (run / "record.json").write_text('{"encoder": "mpnet"}')
+    assert matcher.find_original(tmp_path / "a" / "model") == "mpnet"
+    assert matcher.find_original(tmp_path / "b" / "model") == "mpnet"
+    (tmp_path / "a" / "record.json").write_text("{")
+    assert matcher.find_original(tmp_path / "a" / "model") is None
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org"])
+def test_other_machines_need_a_token(host):
+    with pytest.raises(UserError, match=f"--host {host} can be reached from other machines, and there is no --token"):
+        server.check_exposure(host, None)
+    server.check_exposure(host, "long-enough")
+
+
+def test_a_token_that_is_soon_guessed_is_refused():
+    with pytest.raises(UserError, match="--token has 3 characters; give at least 8"):
+        server.check_exposure("127.0.0.1", "abc")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_this_machine_needs_none(host):
+    assert server.check_exposure(host, None) is None  # it would raise
+
+
+def test_a_port_that_is_taken_is_said_at_once(url):
+    with pytest.raises(UserError, match=rf"cannot listen on 127.0.0.1, port {port_of(url)} .*another --port"):
+        server.open_socket("127.0.0.1", port_of(url))
+    with pytest.raises(UserError, match=r"port 70000 \(ports go from 0 to 65535\)"):
+        server.open_socket("127.0.0.1", 70_000)
+
+
+def test_the_command_serves_until_it_is_interrupted(tiny_encoder, tmp_path):
+    import signal
+
+    command = [sys.executable, "-m", "pairtune", "serve", tiny_encoder, "--corpus", str(write_corpus(tmp_path)), "--port", "0"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        line = next(line for line in process.stderr if "http://" in line)
+        found = re.search(r"http://127\.0\.0\.1:\d+", line).group()
+        assert ask(f"{found}/api/search", {"text": QUERY, "top": 1})[1]["sides"][0]["matches"][0]["text"] == CORPUS[1]
+    finally:
+        process.send_signal(signal.SIGINT)
+    assert process.wait(20) in (0, 130, -signal.SIGINT)
+    assert "Traceback" not in process.stderr.read()
