@@ -136,7 +136,8 @@ def train_stage(
     model: SentenceTransformer, task: Task, recipe: Recipe, number: int, seed: int, folder: Path, *, checkpoints: bool = True
 ) -> Trained:
     """Train the model in place, as one stage of the recipe says, and leave it at the epoch that was selected."""
-    from pairtune.sbert.callbacks import Clock, Progress, newest_usable_checkpoint
+    from pairtune.sbert.callbacks import Clock, Progress
+    from pairtune.sbert.checkpoints import newest_usable_checkpoint
     from pairtune.sbert.trainer import make_trainer
     from pairtune.sbert.watch import Watch
 

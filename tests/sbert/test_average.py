@@ -7,7 +7,7 @@ import torch
 from datasets import Dataset
 from transformers import TrainerCallback
 
-from pairtune.sbert.callbacks import newest_usable_checkpoint
+from pairtune.sbert.checkpoints import newest_usable_checkpoint
 from small import small_recipe
 
 

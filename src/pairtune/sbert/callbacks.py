@@ -1,14 +1,11 @@
-"""What happens around the steps of the host's trainer: progress, throughput, dropout, averages of weights, sealed checkpoints."""
+"""What happens around the steps of the host's trainer: progress, throughput, dropout, averages of weights."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import shutil
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,14 +14,9 @@ from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from pairtune.progress import LOG_EVERY_SECONDS, QUIET_SECONDS, say
+from pairtune.sbert.checkpoints import checkpoint_folder
 
-SEAL = "complete.json"
 CLOCK = "clock.json"
-
-
-def checkpoint_folder(args: TrainingArguments, state: TrainerState) -> Path:
-    """Where the host keeps the state of the step that it is at."""
-    return Path(args.output_dir or ".") / f"checkpoint-{state.global_step}"
 
 
 class Clock(TrainerCallback):
@@ -193,57 +185,6 @@ class KeepBest(TrainerCallback):
         """Give the model the weights that were kept."""
         if self.weights:
             kwargs["model"].load_state_dict(self.weights)
-
-
-class Seal(TrainerCallback):
-    """Marks a checkpoint as whole once everything in it is on the disk. Must be the last callback that saves."""
-
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Write the size and the hash of every file."""
-        if state.is_world_process_zero:
-            seal_folder(checkpoint_folder(args, state))
-
-
-def seal_folder(folder: Path) -> None:
-    """List every file of the folder with its hash, so that a half-written or damaged one is found out."""
-    (folder / SEAL).unlink(missing_ok=True)
-    digests = {path.relative_to(folder).as_posix(): _digest(path) for path in sorted(folder.rglob("*")) if path.is_file()}
-    aside = folder / f"{SEAL}.part"
-    aside.write_text(json.dumps(digests, indent=1))
-    aside.rename(folder / SEAL)
-
-
-def is_whole(folder: Path) -> bool:
-    """Every sealed file is there and unchanged."""
-    try:
-        digests = json.loads((folder / SEAL).read_text())
-        return bool(digests) and all(_digest(folder / name) == digest for name, digest in digests.items())
-    except (OSError, ValueError):
-        return False
-
-
-def newest_usable_checkpoint(folder: Path) -> str | None:
-    """The latest checkpoint that training can go on from as if nothing had happened; damaged ones are removed, and said so.
-
-    A checkpoint is usable if it is whole and the best epoch that it points to is whole too.
-    """
-    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
-    for checkpoint in checkpoints:
-        if is_whole(checkpoint) and is_whole(_best_of(checkpoint)):
-            return str(checkpoint)
-        say(f"{checkpoint} is damaged or half-written: removed, going back to the one before it")
-        shutil.rmtree(checkpoint)
-    return None
-
-
-def _best_of(checkpoint: Path) -> Path:
-    best = json.loads((checkpoint / "trainer_state.json").read_text())["best_model_checkpoint"]
-    return checkpoint.parent / Path(best).name if best else checkpoint
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 SUMS = "average.safetensors"

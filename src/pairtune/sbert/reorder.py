@@ -16,7 +16,7 @@ from pairtune.ordering import ORDERINGS, Order, advise, order_pairs
 from pairtune.ordering.nearest import normalize
 from pairtune.ordering.order import describe_order
 from pairtune.progress import say
-from pairtune.sbert.callbacks import checkpoint_folder
+from pairtune.sbert.checkpoints import checkpoint_folder
 from pairtune.sbert.kept import Encoded, Kept
 from pairtune.sbert.sampler import HardBatches, OrderedBatchSampler
 

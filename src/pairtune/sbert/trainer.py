@@ -29,7 +29,8 @@ from pairtune.fast.packing import Packed, PackingCollator
 from pairtune.loss.large.paths import can_compile
 from pairtune.progress import say
 from pairtune.runs.recipe import Select, Stage
-from pairtune.sbert.callbacks import Average, Blend, KeepBest, Seal, StopDropout
+from pairtune.sbert.callbacks import Average, Blend, KeepBest, StopDropout
+from pairtune.sbert.checkpoints import Seal
 from pairtune.sbert.evaluator import PairEvaluator
 from pairtune.sbert.losses import PairLoss, build_loss
 from pairtune.sbert.optimizer import without_bias_correction
