@@ -19,6 +19,7 @@ from pairtune.loss.pointwise import POINTWISE, pearson_loss
 from pairtune.loss.terms import check_labels, flat_labels
 from pairtune.runs.recipe import LossSettings
 from pairtune.sbert.gather import join_ranks, text_ids, world_size
+from pairtune.sbert.raw import warn_of_unit_vectors
 from pairtune.sbert.temperature import Temperature
 
 CITATION = """
@@ -183,9 +184,13 @@ class BatchSoftmaxLoss(PairLoss):
         self.options: dict[str, Any] = {"positive_above": positive_above, **words}
         self.needs_ids = duplicates == "mask"
         self.temperature = Temperature(temperature, learned=learn_temperature)
+        self._needs_raw = normalize != "l2"  # until a batch was looked at
 
     def score(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
         """`batch_softmax_loss` of the batch."""
+        if self._needs_raw:
+            self._needs_raw = False
+            warn_of_unit_vectors(left, self.options["normalize"])
         left_ids, right_ids = batch.ids or (None, None)
         temperature = self.temperature() if batch.temperature is None else batch.temperature
         return batch_softmax_loss(

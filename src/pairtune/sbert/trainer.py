@@ -34,6 +34,7 @@ from pairtune.sbert.checkpoints import Seal
 from pairtune.sbert.evaluator import PairEvaluator
 from pairtune.sbert.losses import PairLoss, build_loss
 from pairtune.sbert.optimizer import without_bias_correction
+from pairtune.sbert.raw import raw_embeddings
 from pairtune.sbert.reorder import Reorder
 from pairtune.sbert.sampler import HardBatches
 from pairtune.sbert.temperature import temperature_callbacks
@@ -98,9 +99,10 @@ class PairTrainer(SentenceTransformerTrainer):
         return self._steps.clip(self.args.max_grad_norm)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """The host's; captured steps, and the memory they hold, end with it."""
+        """The host's, on embeddings before a final `Normalize`; captured steps, and the memory they hold, end with it."""
         try:
-            return super().train(*args, **kwargs)
+            with raw_embeddings(self.model):
+                return super().train(*args, **kwargs)
         finally:
             self._drop_steps()
             for callback in self.callback_handler.callbacks:  # an exception may have kept them from it
