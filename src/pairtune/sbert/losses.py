@@ -43,7 +43,7 @@ class Batch:
 
 
 class PairLoss(CachedLossMixin, nn.Module):
-    """A loss over a batch of (left, right) texts; a subclass gives `score`.
+    """A loss over a batch of (left, right) texts; a subclass gives `loss_of`.
 
     mini_batch_size: 0 encodes the batch at once; k encodes k texts at a time, twice, with the memory of k (GradCache).
     gather_across_devices: with several processes, the loss is that of their joined batch. On by default, since a
@@ -68,7 +68,7 @@ class PairLoss(CachedLossMixin, nn.Module):
         self.gather_across_devices = gather_across_devices
         self.temperature: Temperature | None = None
 
-    def score(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
+    def loss_of(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
         """The loss of m pairs. left, right: (m, n). A scalar."""
         raise NotImplementedError
 
@@ -90,11 +90,11 @@ class PairLoss(CachedLossMixin, nn.Module):
         """The loss of embeddings that are there already: left and right, (m, n) each. ids: see `text_ids`."""
         self._check(embeddings, labels)
         left, right = embeddings
-        return self._score_joined(left, right, Batch(labels, ids))
+        return self._loss_of_joined(left, right, Batch(labels, ids))
 
     def calculate_loss(self, reps: list[list[Tensor]], labels: Any = None, *, with_backward: bool = False) -> Tensor:
         """Called by the host's cached forward: the loss of the whole batch from the embeddings of its mini-batches."""
-        loss = self._score_joined(torch.cat(reps[0]), torch.cat(reps[1]), labels)
+        loss = self._loss_of_joined(torch.cat(reps[0]), torch.cat(reps[1]), labels)
         if with_backward:
             loss.backward()
             loss = loss.detach()
@@ -119,14 +119,14 @@ class PairLoss(CachedLossMixin, nn.Module):
         if labels is None and self.needs_labels:
             raise UserError(f"{name} compares cosines with labels, but the dataset has none: add a column called label or score")
 
-    def _score_joined(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
+    def _loss_of_joined(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
         if not self.gather_across_devices or world_size() == 1:
-            return self.score(left, right, batch)
+            return self.loss_of(left, right, batch)
         left, right = (side.to(torch.promote_types(side.dtype, torch.float32)) for side in (left, right))
         # without labels every pair is positive, above any positive_above; another rank may have a dataset with labels
         labels = left.new_full((len(left),), torch.inf) if batch.labels is None else flat_labels(batch.labels, left).to(left)
         left, right, labels, *ids = join_ranks(left, right, labels, *(batch.ids or ()))
-        return self.score(left, right, Batch(labels, ids or None, batch.temperature))
+        return self.loss_of(left, right, Batch(labels, ids or None, batch.temperature))
 
     def _forward_in_parts(self, features: list[dict[str, Tensor]], labels: Tensor | None, ids: Any) -> Tensor:
         temperature = self.temperature() if self.temperature and torch.is_grad_enabled() else None
@@ -145,7 +145,7 @@ class PearsonLoss(PairLoss):
 
     needs_labels = True
 
-    def score(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
+    def loss_of(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
         """`pearson_loss` of the batch."""
         assert batch.labels is not None
         return pearson_loss(left, right, batch.labels)
@@ -186,7 +186,7 @@ class BatchSoftmaxLoss(PairLoss):
         self.temperature = Temperature(temperature, learned=learn_temperature)
         self._needs_raw = normalize != "l2"  # until a batch was looked at
 
-    def score(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
+    def loss_of(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
         """`batch_softmax_loss` of the batch."""
         if self._needs_raw:
             self._needs_raw = False
@@ -227,11 +227,11 @@ class ComboLoss(BatchSoftmaxLoss):
             raise UserError(f"unknown pointwise {pointwise!r}; known: {', '.join(POINTWISE)}")
         self.mix, self.pointwise = mix, pointwise
 
-    def score(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
+    def loss_of(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
         """Both parts on one batch, encoded once."""
         assert batch.labels is not None
         pointwise = POINTWISE[self.pointwise](left, right, batch.labels)
-        return self.mix * super().score(left, right, batch) + (1 - self.mix) * pointwise
+        return self.mix * super().loss_of(left, right, batch) + (1 - self.mix) * pointwise
 
     def get_config_dict(self) -> dict[str, Any]:
         """The settings, for the model card; a learned temperature as it is now."""
