@@ -118,7 +118,7 @@ def test_names_of_queries_may_be_numbers():
     assert fill(pairs, 2).query.tolist() == [1, 1, 2, 2]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(WORDS)), min_size=8, max_size=30, unique=True), st.randoms())
 def test_the_order_of_the_pairs_does_not_matter(rows, random):
     def filled_of(rows):

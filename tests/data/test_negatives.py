@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pairtune.data.negatives import logarithmic_negatives, logarithmic_positions, triplets
@@ -79,7 +79,6 @@ def test_the_same_seed_gives_the_same_pairs(corpus):
 
 
 @given(st.integers(0, 5000), st.integers(0, 300))
-@settings(deadline=None)
 def test_positions_are_all_powers_of_two_past_the_skipped_ones(count, skip):
     assert logarithmic_positions(count, skip) == [p for p in range(skip + 1, count + 1) if (p - skip).bit_count() == 1]
 
@@ -112,7 +111,6 @@ def test_triplets_share_their_anchor_and_use_every_pair():
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.booleans()), min_size=1, max_size=30))
-@settings(deadline=None)
 def test_a_triplet_holds_a_positive_and_a_negative_pair_of_the_data(rows):
     pairs = PairSet.of([left for left, _, _ in rows], [f"{y}{right}" for _, right, y in rows], [float(y) for *_, y in rows])
     sides = {

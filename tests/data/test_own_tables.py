@@ -17,7 +17,7 @@ from pairtune.data.tables import read_pairs, read_table, read_texts, split_by_le
 from pairtune.errors import UserError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20).filter(lambda text: text.strip())
-QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def write_csv(path: Path, rows: list[dict], **options) -> Path:

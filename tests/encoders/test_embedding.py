@@ -94,7 +94,7 @@ def test_encoding_switches_dropout_off(tiny_model):
     assert torch.equal(embed(tiny_model, TEXTS), embed(tiny_model, TEXTS))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=40), tokens=st.integers(1, 100))
 def test_blocks_hold_each_text_once_whole_and_no_more_tokens_than_allowed(lengths, tokens):
     width = max(lengths)

@@ -84,7 +84,7 @@ def test_labelled_negatives_match_the_loop_from_equation_3():
 def test_a_label_equal_to_the_threshold_is_a_negative():
     left, right = batch()
     labels = torch.tensor([0.6, 0.61, 0.0, 1.0, 3 / 5, 0.59])
-    found = batch_softmax_loss(left, right, labels, threshold=0.6)
+    found = batch_softmax_loss(left, right, labels, positive_above=0.6)
     assert found.item() == pytest.approx(sum(loop_loss(left, right, [0, 1, 0, 1, 0, 0])), abs=1e-9)
 
 
@@ -133,7 +133,7 @@ def test_masking_leaves_the_known_positives_out_of_both_sums(lefts, rights, labe
     assert found.item() == pytest.approx(sum(loop_loss(left, right, y, hidden=hidden)), abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"), st.booleans()), min_size=2, max_size=7))
 def test_masking_matches_a_loop_over_any_pairs(pairs):
     left, right = batch(pairs=len(pairs))
@@ -306,7 +306,7 @@ def test_half_precision_embeddings_are_scored_in_float32_even_under_autocast(dty
 seeds = st.integers(0, 1000)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seeds, st.sampled_from(list(NORMALIZATIONS)), st.permutations(range(6)))
 def test_the_order_of_the_pairs_does_not_matter(seed, normalize, order):
     left, right = batch(seed=seed)
@@ -315,7 +315,7 @@ def test_the_order_of_the_pairs_does_not_matter(seed, normalize, order):
     torch.testing.assert_close(found, batch_softmax_loss(left, right, labels, normalize=normalize))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seeds, st.floats(0.01, 100), st.sampled_from(["l2", "l2-batch", "minmax-batch", "range-batch"]))
 def test_the_length_of_the_vectors_does_not_matter_once_normalized(seed, scale, normalize):
     left, right = batch(seed=seed)
@@ -323,7 +323,7 @@ def test_the_length_of_the_vectors_does_not_matter_once_normalized(seed, scale, 
     torch.testing.assert_close(found, batch_softmax_loss(left, right, normalize=normalize))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seeds)
 def test_swapping_the_sides_swaps_the_directions(seed):
     left, right = batch(seed=seed)

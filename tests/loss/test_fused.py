@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairtune.errors import UserError
-from pairtune.loss import NORMALIZATIONS, batch_softmax_loss, choose
+from pairtune.loss import NORMALIZATIONS, batch_softmax_loss
+from pairtune.loss.large import paths
 from pairtune.loss.large.layout import MOST_TAGS, make_plan, plan_pairs, plan_texts
 
 PAIRS, TEXTS, WIDTH = 37, 30, 10
@@ -19,7 +20,7 @@ PAIRS, TEXTS, WIDTH = 37, 30, 10
 
 @pytest.fixture
 def always_fused(monkeypatch):
-    monkeypatch.setitem(choose.FUSE_FROM, "cpu", 1)
+    monkeypatch.setitem(paths.FUSE_FROM, "cpu", 1)
 
 
 def is_fused(loss):
@@ -77,7 +78,7 @@ def loop_loss(left, right, pairs, tau, mask):
 texts = st.tuples(st.sampled_from("abcde"), st.sampled_from("vwxyz"), st.booleans())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(texts, min_size=1, max_size=14), st.booleans(), st.booleans())
 def test_any_pairs_of_texts_cost_what_the_loop_says(pairs, mask, shared):
     vectors = {text: draw(4, seed=ord(text)) / 3 for text in "abcdevwxyz"}
@@ -86,7 +87,7 @@ def test_any_pairs_of_texts_cost_what_the_loop_says(pairs, mask, shared):
     ids = [torch.tensor([ord(pair[side]) for pair in pairs]) for side in (0, 1)]
     positive = torch.tensor([pair[2] for pair in pairs])
     plan = make_plan(positive, tuple(ids), "both", everything=False, mask=mask, merge=shared)
-    found = choose.fuse(*sides, 0.3, plan, "none", len(pairs))
+    found = paths.fuse(*sides, 0.3, plan, "none", len(pairs))
     assert found.item() == pytest.approx(loop_loss(*(side.tolist() for side in sides), pairs, 0.3, mask), abs=1e-4)
 
 
@@ -199,7 +200,7 @@ def test_large_batches_are_fused_where_that_is_safe(pairs, width, dtype, chosen,
 
 def test_the_temperature_down_to_which_no_maximum_is_needed():
     plan = plan_pairs(torch.ones(2**20, dtype=torch.bool), "both")
-    assert choose._fits(plan, 1 / 0.0138) and not choose._fits(plan, 1 / 0.0135)
+    assert paths._fits(plan, 1 / 0.0138) and not paths._fits(plan, 1 / 0.0135)
 
 
 def test_the_switch_reaches_the_function(tiny_model):

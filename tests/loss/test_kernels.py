@@ -10,7 +10,8 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from pairtune.loss import batch_softmax_loss, choose
+from pairtune.loss import batch_softmax_loss
+from pairtune.loss.large import paths
 from pairtune.loss.large.fused import FusedLoss, Setup
 from pairtune.loss.large.layout import make_plan
 
@@ -181,6 +182,6 @@ def test_memory_grows_with_the_pairs_and_not_with_their_square():
 @needs_gpu
 @pytest.mark.cuda
 def test_small_batches_stay_plain_on_a_gpu():
-    for pairs in (choose.FUSE_FROM["cuda"] - 1, choose.FUSE_FROM["cuda"]):
+    for pairs in (paths.FUSE_FROM["cuda"] - 1, paths.FUSE_FROM["cuda"]):
         loss = batch_softmax_loss(*embeddings(pairs))
-        assert (loss.grad_fn.name() == "FusedLossBackward") is (pairs == choose.FUSE_FROM["cuda"])
+        assert (loss.grad_fn.name() == "FusedLossBackward") is (pairs == paths.FUSE_FROM["cuda"])

@@ -30,7 +30,7 @@ def test_the_table_has_the_choices_of_the_recipe():
     assert set(ORDERINGS) == set(typing.get_args(OrderSettings.model_fields["by"].annotation))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     texts=st.lists(st.text("ab ςİ́", max_size=4) | st.none(), max_size=25),
     by=st.sampled_from(BY),

@@ -75,7 +75,7 @@ def by_brute_force(side, own, choice, visits):
     return result[::-1], sizes[::-1]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @example(text=[0, 0, 2, 1, 1, 1, 1, 1, 1], group=2, neighbors=3, skip=0, margin=None, drop=False, seed=0, first=32)  # > 3 alike
 @given(
     text=st.lists(st.integers(0, 9), min_size=2, max_size=30),
@@ -185,7 +185,7 @@ def test_neighbors_are_those_of_a_full_sort(search, monkeypatch):
     assert again.tolist() == expected.tolist() and none.shape == (130, 0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     size=st.integers(40, 400),
     count=st.integers(1, 12),

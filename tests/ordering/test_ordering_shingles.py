@@ -55,7 +55,7 @@ def test_words_give_the_order_that_all_engines_agreed_on(shingle, rows):
     assert order.rows.tolist() == rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     words=st.lists(st.lists(st.sampled_from("abcde"), max_size=4), min_size=1, max_size=30),
     k=st.integers(1, 5),

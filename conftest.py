@@ -1,4 +1,4 @@
-"""Real parts for the tests: a real small encoder, the real data where it is there."""
+"""Real parts for the tests of product and lab: a real small encoder, the real data where it is there. And no clock."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two test workers on two cores
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test depends on a network
+
+settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("no clock")
 
 
 @pytest.fixture(scope="session")
