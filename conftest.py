@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from pairtune.data.pairs import Task
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two test workers on two cores
@@ -41,7 +47,7 @@ def tiny_encoder() -> str:
 
 
 @pytest.fixture
-def tiny_model(tiny_encoder):
+def tiny_model(tiny_encoder: str) -> SentenceTransformer:
     """A fresh copy of the tiny encoder, on the CPU."""
     from sentence_transformers import SentenceTransformer
 
@@ -58,7 +64,7 @@ def real_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def small_task():
+def small_task() -> Task:
     """A few pairs in three splits, as similarities."""
     from pairtune.data.pairs import Task
     from small import small_pairs
