@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pairtune.cli import app
+from pairtune.cli import app, main
 from pairtune.data.datasets import TASKS, load_task
 from pairtune.errors import UserError
 from pairtune.runs.recipe import read_recipe
@@ -29,9 +29,17 @@ def call(*words, **options):
 
 
 def run_process(*words):
-    return subprocess.run(
-        [sys.executable, "-m", "pairtune", *map(str, words)], capture_output=True, text=True, check=False, encoding="utf-8"
-    )
+    return subprocess.run([sys.executable, "-m", "pairtune", *words], capture_output=True, text=True, check=False)
+
+
+def refusal(capfd, *words):
+    """What the command line says to words that it refuses, on standard error alone."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    printed = capfd.readouterr()
+    assert ended.value.code == 2, printed.err
+    assert "pairtune: " in printed.err and "Traceback" not in printed.err and printed.out == ""
+    return printed.err
 
 
 @pytest.fixture
@@ -182,12 +190,12 @@ def test_shuffle_writes_every_row_once(tmp_path):
 
 
 def test_recipes_are_listed():
-    assert "stsb/combo" in call("recipes").splitlines()
+    assert "own/labelled" in call("recipes").splitlines()
 
 
 def test_a_shipped_recipe_is_printed_as_a_file_to_change(tmp_path):
-    (tmp_path / "mine.toml").write_text(call("recipes", "stsb/combo"))
-    mine, shipped = read_recipe(str(tmp_path / "mine.toml")), read_recipe("stsb/combo")
+    (tmp_path / "mine.toml").write_text(call("recipes", "own/labelled"))
+    mine, shipped = read_recipe(str(tmp_path / "mine.toml")), read_recipe("own/labelled")
     assert mine.model_copy(update={"name": shipped.name}) == shipped
 
 
@@ -201,14 +209,14 @@ def test_settings_are_printed_with_what_they_are():
     [
         (["train", "stsb/comb"], "unknown recipe 'stsb/comb'"),
         (["train"], "nothing to train: name a recipe"),
-        (["train", "stsb/combo", "--set", "loss.heat=3"], "loss.heat is not a setting; known here: kind, temperature"),
-        (["train", "stsb/combo", "--seeds", "one"], "--seeds 'one': expected whole numbers"),
+        (["train", "own/labelled", "--set", "loss.heat=3"], "loss.heat is not a setting; known here: kind, temperature"),
+        (["train", "own/labelled", "--seeds", "one"], "--seeds 'one': expected whole numbers"),
         (["evaluate", "minilm", "stbs"], "unknown task 'stbs'; known: stsb, mrpc"),
         (["evaluate", "minilm"], "give either the name of a task"),
         (["evaluate", "no/such/folder", "stdlib"], "encoder 'no/such/folder' could not be loaded: there is no such folder"),
-        (["train", "stsb/combo", "--seeds", "1,,2"], "--seeds '1,,2': expected whole numbers from 0 on, separated by commas"),
-        (["train", "stsb/combo", "--seeds", "1,1"], "each once"),
-        (["train", "stsb/combo", "--seeds", "-1"], "whole numbers from 0 on"),
+        (["train", "own/labelled", "--seeds", "1,,2"], "--seeds '1,,2': expected whole numbers from 0 on, separated by commas"),
+        (["train", "own/labelled", "--seeds", "1,1"], "each once"),
+        (["train", "own/labelled", "--seeds", "-1"], "whole numbers from 0 on"),
         (["score", "minilm"], "nothing to score: give both --left TEXT and --right TEXT, or a file"),
         (["score", "minilm", "--left", "a"], "nothing to score"),
         (["metrics", "stdlib", "--scores", "none.txt"], "none.txt: could not be read"),
@@ -219,15 +227,14 @@ def test_settings_are_printed_with_what_they_are():
         (["shuffle", "none.parquet", "out.parquet", "--column", "q"], "none.parquet"),
     ],
 )
-def test_a_mistake_gets_one_message_and_no_traceback(words, message):
-    result = run_process(*words)
-    assert result.returncode == 2
-    assert result.stderr.startswith("pairtune: ") or "pairtune: " in result.stderr
-    assert message in result.stderr and "Traceback" not in result.stderr
-    assert result.stdout == ""
+def test_a_mistake_gets_one_message_and_no_traceback(capfd, words, message):
+    assert message in refusal(capfd, *words)
 
 
-def test_debug_shows_where_an_error_came_from():
+def test_a_process_ends_with_the_message_and_debug_shows_where_an_error_came_from():
+    result = run_process("train", "stsb/comb")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("pairtune: unknown recipe 'stsb/comb'") and "Traceback" not in result.stderr
     result = run_process("--debug", "train", "stsb/comb")
     assert "Traceback" in result.stderr and "UserError: unknown recipe" in result.stderr
 
@@ -243,14 +250,12 @@ def test_debug_shows_where_an_error_came_from():
         (b"question,answer,score\n" + b"".join(b"q%d,a%d,0\n" % (n, n) for n in range(30)), "positive"),
     ],
 )
-def test_bad_data_is_named_by_file_and_line(tmp_path, content, message):
+def test_bad_data_is_named_by_file_and_line(tmp_path, capfd, content, message):
     path = tmp_path / "bad.csv"
     path.write_bytes(content)
-    result = run_process(
-        "train", "--data", path, "--left", "question", "--right", "answer", "--label", "score", "--out", tmp_path / "r"
-    )
-    assert result.returncode == 2, result.stderr
-    assert "bad.csv" in result.stderr and message in result.stderr and "Traceback" not in result.stderr
+    columns = ["--left", "question", "--right", "answer", "--label", "score"]
+    said = refusal(capfd, "train", "--data", path, *columns, "--out", tmp_path / "r")
+    assert "bad.csv" in said and message in said
     assert not (tmp_path / "r").exists()
 
 

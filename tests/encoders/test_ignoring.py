@@ -112,4 +112,4 @@ def test_a_tokenizer_that_takes_no_rules_is_refused(tokenizer):
 
 def test_one_expression_by_itself_is_answered_with_how_to_write_a_list():
     with pytest.raises(UserError, match=r"ignore is 'https\S+'; write a list of regular expressions, such as \['https"):
-        read_recipe("stsb/combo", ["ignore=https://"])
+        read_recipe("own/labelled", ["ignore=https://"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 from pairtune.cli import learning, scoring, sharing, shuffling
@@ -12,12 +13,13 @@ from pairtune.errors import UserError
 __all__ = ["app", "learning", "main", "scoring", "sharing", "shuffling"]
 
 
-def main() -> NoReturn:
-    """Run the command line: a user's mistake ends in one message, not in a traceback."""
+def main(words: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line, or these words of one: a user's mistake ends in one message, not in a traceback."""
+    words = sys.argv[1:] if words is None else words
     try:
-        app()
+        app(words)
     except UserError as problem:
-        if "--debug" in sys.argv:
+        if "--debug" in words:
             raise
         print(f"pairtune: {problem}", file=sys.stderr)
         sys.exit(2)
