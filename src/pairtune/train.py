@@ -146,7 +146,7 @@ def train_stage(
         restore(model, folder / "model")
         return Trained(**_read_trained(done))
     stage = recipe.stages[number - 1]
-    model.max_seq_length = stage.train.max_seq_length
+    model.max_seq_length = stage.train.max_seq_length or model.max_seq_length
     dataset = training_dataset(model, task, stage, seed)
     clock = Clock(pairs_per_epoch=len(dataset))
     watch = Watch(clock, stage.loss.positive_above)

@@ -59,7 +59,8 @@ def test_every_ordering_is_a_permutation_that_falls_into_groups(
     sizes = order.sizes()
     assert sizes.sum() == len(texts)
     assert (sizes >= 1).all()
-    assert (sizes <= (1 if by in ("original", "uniform") else group)).all()
+    most = {"original": 1, "uniform": 1, "queries": len(texts)}
+    assert (sizes <= most.get(by, group)).all()
     again = order_pairs(side, choice, seed)
     assert again.rows.tolist() == order.rows.tolist()
     assert again.groups.tolist() == order.groups.tolist()
@@ -183,3 +184,14 @@ def test_texts_are_numbered_by_first_appearance():
 
 def test_an_order_knows_the_sizes_of_its_groups():
     assert Order(np.arange(6), np.array([0, 1, 4])).sizes().tolist() == [1, 3, 2]
+
+
+def test_by_queries_all_pairs_of_a_text_stand_together_in_an_order_that_changes_with_the_seed():
+    texts = [f"question {number}" for number in np.random.default_rng(0).integers(0, 12, 80)]
+    side = Side.of(texts)
+    orders = [order_pairs(side, OrderSettings(by="queries"), seed) for seed in (1, 2)]
+    for order in orders:
+        groups = np.split(order.rows, order.groups[1:])
+        assert [len({texts[row] for row in group}) for group in groups] == [1] * len(set(texts))
+    assert orders[0].rows.tolist() != orders[1].rows.tolist()
+    assert [texts[order.rows[0]] for order in orders] != [texts[0]] * 2

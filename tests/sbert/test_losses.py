@@ -8,16 +8,16 @@ import pytest
 import torch
 from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss, MatryoshkaLoss, TripletLoss
+from sentence_transformers.sentence_transformer.losses import CoSENTLoss, CosineSimilarityLoss, MatryoshkaLoss, TripletLoss
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from pairtune.encoders.loading import load_encoder
 from pairtune.errors import UserError
-from pairtune.loss import batch_softmax_loss, pearson_loss
+from pairtune.fast.numbering import text_ids
+from pairtune.loss import batch_softmax_loss
 from pairtune.loss.terms import NORMALIZATIONS
 from pairtune.runs.recipe import LossSettings
-from pairtune.sbert.gather import text_ids
-from pairtune.sbert.losses import LOSSES, BatchSoftmaxLoss, ComboLoss, PearsonLoss, build_loss
+from pairtune.sbert.losses import LOSSES, BatchSoftmaxLoss, ComboLoss, CosentLoss, PearsonLoss, build_loss
 
 LEFT = [
     "How do I sort a list?",
@@ -81,17 +81,17 @@ def test_coordinates_that_an_encoder_does_not_use_leave_the_gradient_to_the_othe
 
 
 def test_batch_softmax_loss_is_the_function_of_the_encoded_columns(encoder):
-    settings = {"temperature": 0.07, "normalize": "range-batch", "threshold": 0.6, "reduction": "mean", "directions": "left"}
+    settings = {"temperature": 0.07, "normalize": "range-batch", "positive_above": 0.6, "reduction": "mean", "directions": "left"}
     found = BatchSoftmaxLoss(encoder, **settings)(features(encoder), LABELS)
     torch.testing.assert_close(found, batch_softmax_loss(*embeddings(encoder), LABELS, **settings))
 
 
-@pytest.mark.parametrize("pointwise", ["mse", "pearson"])
+@pytest.mark.parametrize("pointwise", ["mse", "pearson", "cosent"])
 def test_combo_weighs_bsc_and_the_pointwise_loss_of_raw_cosines_over_all_pairs(encoder, pointwise):
     loss = ComboLoss(encoder, mix=0.3, pointwise=pointwise, normalize="l2-batch")
     bsc = batch_softmax_loss(*embeddings(encoder), LABELS, normalize="l2-batch")
-    host = CosineSimilarityLoss(encoder)(features(encoder), LABELS)
-    other = host if pointwise == "mse" else pearson_loss(*embeddings(encoder), LABELS)
+    others = {"mse": CosineSimilarityLoss(encoder), "pearson": PearsonLoss(encoder), "cosent": CoSENTLoss(encoder)}
+    other = others[pointwise](features(encoder), LABELS)
     torch.testing.assert_close(loss(features(encoder), LABELS), 0.3 * bsc + 0.7 * other)
 
 
@@ -322,6 +322,7 @@ def test_every_kind_of_a_recipe_builds_its_loss(encoder):
         "bsc": BatchSoftmaxLoss,
         "combo": ComboLoss,
         "pearson": PearsonLoss,
+        "cosent": CosentLoss,
         "mse": CosineSimilarityLoss,
         "triplet": TripletLoss,
     }
@@ -335,7 +336,7 @@ def test_the_settings_of_a_recipe_reach_the_loss(encoder):
         "temperature": 0.07,
         "learn_temperature": True,
         "normalize": "range-batch",
-        "threshold": 0.6,
+        "positive_above": 0.6,
         "reduction": "mean",
         "directions": "right",
         "duplicates": "mask",

@@ -63,8 +63,14 @@ def find_encoder(name: str) -> str:
     return str(folder)
 
 
+LONGEST = 512  # tokens that are trained on unless a recipe asks for more: encoders of 8,192 would fill any memory
+
+
 def load_encoder(name: str, max_length: int | None = None, device: str | None = None) -> SentenceTransformer:
-    """The encoder, ready to train or to encode; a plain Hugging Face model gets mean pooling."""
+    """The encoder, ready to train or to encode; a plain Hugging Face model gets mean pooling.
+
+    max_length: most tokens of a text; None keeps the encoder's own limit, 0 as well, up to LONGEST.
+    """
     import transformers
     from sentence_transformers import SentenceTransformer
 
@@ -83,7 +89,7 @@ def load_encoder(name: str, max_length: int | None = None, device: str | None = 
             f"Hugging Face hub (needs a network), or one of: {', '.join(ENCODERS)}"
         ) from problem
     if max_length is not None:
-        model.max_seq_length = max_length
+        model.max_seq_length = max_length or min(model.max_seq_length or LONGEST, LONGEST)
     return model
 
 

@@ -15,6 +15,7 @@ from sentence_transformers.base.data_collator import DEFAULT_LABEL_COLUMNS
 from torch import Tensor
 
 from pairtune.errors import UserError
+from pairtune.fast.numbering import text_ids
 from pairtune.loss.terms import check_labels
 from pairtune.progress import track
 
@@ -49,8 +50,8 @@ class Tokens:
             chunk = new[start : start + CHUNK]
             features = model.preprocess(chunk)
             mask, ids = features["attention_mask"].bool().numpy(), features["input_ids"].numpy().astype(np.int32)
-            for text, row, seen in zip(chunk, ids, mask, strict=True):
-                self._place[text] = self._keep(row[seen])
+            for text, row, seen, number in zip(chunk, ids, mask, text_ids(features).tolist(), strict=True):
+                self._place[text] = self._keep(row[seen], number)
 
     def places(self, model: SentenceTransformer, texts: Sequence[str]) -> np.ndarray:
         """Where each text is, equal for equal token ids. (len(texts),)"""
@@ -75,7 +76,7 @@ class Tokens:
         return found
 
     def number(self, place: int) -> int:
-        """A number for the token ids at this place that is the same in every process."""
+        """The number of the token ids at this place, as `text_ids` has it: the same in every process."""
         return self._numbers[place]
 
     def __len__(self) -> int:
@@ -84,12 +85,11 @@ class Tokens:
     def __getitem__(self, place: int) -> np.ndarray:
         return self._ids[place]
 
-    def _keep(self, ids: np.ndarray) -> int:
-        content = ids.tobytes()
-        place = self._known.setdefault(content, len(self._ids))
+    def _keep(self, ids: np.ndarray, number: int) -> int:
+        place = self._known.setdefault(ids.tobytes(), len(self._ids))
         if place == len(self._ids):
             self._ids.append(ids)
-            self._numbers.append(int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big", signed=True))
+            self._numbers.append(number)
         return place
 
 

@@ -15,10 +15,12 @@ from pairtune.loss.terms import (
     NORMALIZATIONS,
     check_sides,
     exact,
+    find_pairs,
     hide_known_positives,
     positives,
     similarity,
     softmax_term,
+    suspect_positives,
     without_autocast,
 )
 
@@ -44,6 +46,8 @@ def batch_softmax_loss(
     left_ids: Tensor | None = None,
     right_ids: Tensor | None = None,
     shared_vectors: bool = False,
+    guide: Tensor | None = None,
+    guide_margin: float = 0.0,
     fast: bool = True,
 ) -> Tensor:
     """L = L0 + L1: each left text finds its right text among those of the batch, and each right text its left one.
@@ -57,6 +61,8 @@ def batch_softmax_loss(
     drops from the sums over j what `hide_known_positives` says; it needs the ids, where equal means the same text.
     shared_vectors promises that rows with equal ids are copies of one vector, as of a text encoded once (with dropout two
     encodings differ): a large batch then computes with each text once, and finds the gradient of its copies on one of them.
+    guide: (m, m) cosines of the texts by another encoder, or None. What `suspect_positives` finds in them, in each direction,
+    is no negative; with ids, pairs that are labelled negative stay in.
     fast=False keeps to the plain path below; otherwise `fuse` may take another, with the same result.
     """
     check_choices(normalize=normalize, reduction=reduction, directions=directions, duplicates=duplicates)
@@ -64,8 +70,9 @@ def batch_softmax_loss(
     check_sides(left, right)
     positive = positives(labels, positive_above, left)
     needing = {'duplicates="mask"': duplicates == "mask", "shared_vectors": shared_vectors}
-    ids = _check_ids(left_ids, right_ids, left, [name for name, asked in needing.items() if asked])
-    if fast and suits(left, right):
+    given = left_ids is not None and right_ids is not None and guide is not None
+    ids = _check_ids(left_ids, right_ids, left, [name for name, asked in needing.items() if asked] + ["guide"] * given)
+    if fast and guide is None and suits(left, right):
         mask = duplicates == "mask"
         plan = make_plan(positive, ids, directions, everything=labels is None, mask=mask, merge=shared_vectors)
         divisor = len(left) * (2 if reduction == "mean" and directions == "both" else 1)
@@ -78,9 +85,31 @@ def batch_softmax_loss(
         scores = similarity(scale(left), scale(right), temperature)  # (m, m)
         if duplicates == "mask" and ids:
             scores = hide_known_positives(scores, positive, *ids)
-        seen = {"both": (scores, scores.T), "left": (scores,), "right": (scores.T,)}[directions]
+        views = [scores, scores.T]
+        if guide is not None:
+            views = _heed_guide(views, guide, guide_margin, find_pairs(~positive, *ids) if ids else None)
+        seen = {"both": views, "left": views[:1], "right": views[1:]}[directions]
         terms = torch.stack([softmax_term(one, positive) for one in seen])  # (1,) or (2,)
         return terms.mean() if reduction == "mean" else terms.sum()
+
+
+def _heed_guide(views: Sequence[Tensor], guide: Tensor, margin: float, labelled_negative: Tensor | None) -> list[Tensor]:
+    """Both directions of the scores without the likely false negatives of each. Each (m, m)."""
+    check_guide(guide, views[0])
+    guides = [guide, guide.T]
+    negatives = [None, None] if labelled_negative is None else [labelled_negative, labelled_negative.T]
+    return [
+        view.masked_fill(suspect_positives(seen, margin, negative), -torch.inf)
+        for view, seen, negative in zip(views, guides, negatives, strict=True)
+    ]
+
+
+def check_guide(guide: Tensor, scores: Tensor) -> None:
+    """Refuse what is not a cosine for each left text with each right text."""
+    if guide.shape != scores.shape:
+        raise UserError(
+            f"guide of shape {tuple(guide.shape)} for {len(scores)} pairs: give the cosine of each left with each right"
+        )
 
 
 def check_choices(**chosen: Any) -> None:

@@ -1,4 +1,4 @@
-"""Losses that look at the cosine of each pair: mean squared error (eq. 6's second part) and Pearson's correlation."""
+"""Losses of the cosines of the pairs: squared error (eq. 6's second part), Pearson's correlation, CoSENT."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pairtune.loss.terms import exact, flat_labels, scale_rows, without_autocast
 
+COSENT_TEMPERATURE = 0.05  # the host's default, a scale of 20
 CONSTANT = 1e-6  # values whose deviation is this small beside the largest of them differ by rounding only
 
 
@@ -39,7 +40,27 @@ def pearson_loss(left: Tensor, right: Tensor, labels: Tensor) -> Tensor:
         return 1 - torch.where(defined, (x * y).sum() / spread, 0)
 
 
-POINTWISE: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {"mse": mse_of_cosines, "pearson": pearson_loss}
+def cosent_loss(left: Tensor, right: Tensor, labels: Tensor) -> Tensor:
+    """log(1 + Σ exp((sₖ − sᵢ)/τ)) over all i, k with yₖ < yᵢ: a lower label should have the lower cosine s. A scalar.
+
+    The sum over k is a running sum over the pairs in order of their labels, so no (m, m) matrix is needed.
+    left, right: (m, n); labels: (m,). Labels that are all equal cost 0, with a gradient of zeros.
+    """
+    with without_autocast(left):
+        scaled = cosines(left, right) / COSENT_TEMPERATURE  # (m,)
+        label, order = flat_labels(labels, scaled).to(scaled.dtype).sort()
+        scaled = scaled[order]
+        lower = torch.searchsorted(label, label)  # (m,): how many labels are strictly lower
+        running = torch.logcumsumexp(scaled, dim=0)
+        below = torch.where(lower > 0, running[(lower - 1).clamp(min=0)], -torch.inf)  # log Σ exp(sₖ/τ)
+        return torch.cat([below - scaled, scaled.new_zeros(1)]).logsumexp(dim=0)
+
+
+POINTWISE: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "mse": mse_of_cosines,
+    "pearson": pearson_loss,
+    "cosent": cosent_loss,
+}
 
 
 def _centre(values: Tensor) -> tuple[Tensor, Tensor]:

@@ -93,13 +93,27 @@ def hide_known_positives(similarity: Tensor, positive: Tensor, left_ids: Tensor,
     of a positive pair. So neither the other positives of a text nor further copies of its own partner push it away,
     in both directions. A pair's own entry always stays. similarity: (m, m); positive: (m,) bool; ids: (m,) integers.
     """
-    pairs = len(positive)
+    return similarity.masked_fill(find_pairs(positive, left_ids, right_ids).fill_diagonal_(False), -torch.inf)
+
+
+def find_pairs(chosen: Tensor, left_ids: Tensor, right_ids: Tensor) -> Tensor:
+    """(m, m) bool: whether left text i and right text j are the two texts of a chosen pair. chosen: (m,) bool; ids: (m,)."""
+    pairs = len(chosen)
     left, right = (torch.searchsorted(ids.sort().values, ids) for ids in (left_ids, right_ids))  # equal ids, equal places
-    # no size here depends on the data, so that a GPU need not be waited for; what is no positive goes into one more cell
-    cell = torch.where(positive, left * pairs + right, pairs * pairs)
-    known = positive.new_zeros(pairs * pairs + 1).index_fill_(0, cell, True)[:-1].view(pairs, pairs)
-    hidden = known[left][:, right].fill_diagonal_(False)  # (m, m)
-    return similarity.masked_fill(hidden, -torch.inf)
+    # no size here depends on the data, so that a GPU need not be waited for; what is not chosen goes into one more cell
+    cell = torch.where(chosen, left * pairs + right, pairs * pairs)
+    known = chosen.new_zeros(pairs * pairs + 1).index_fill_(0, cell, True)[:-1].view(pairs, pairs)
+    return known[left][:, right]
+
+
+def suspect_positives(guide: Tensor, margin: float, labelled_negative: Tensor | None = None) -> Tensor:
+    """(m, m) bool: in-batch negatives that a guide finds nearer to the anchor of their row than its own positive is.
+
+    They may be right answers that nobody labelled (false negatives). A pair's own entry is never one, nor is a pair that the
+    data labels as negative. guide: (m, m) cosines of another encoder. margin: by how much nearer they have to be.
+    """
+    nearer = (guide > guide.diagonal()[:, None] + margin).fill_diagonal_(False)
+    return nearer if labelled_negative is None else nearer & ~labelled_negative
 
 
 def positives(labels: Tensor | None, positive_above: float, like: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pairtune.errors import UserError
 from pairtune.ordering.examples import order_by_examples
-from pairtune.ordering.hashing import epoch_seed, order_original, order_uniformly
+from pairtune.ordering.hashing import epoch_seed, order_by_queries, order_original, order_uniformly
 from pairtune.ordering.order import Order, Side
 from pairtune.ordering.shingles import order_by_clusters, order_by_neighbors, order_by_words
 from pairtune.runs.recipe import OrderSettings
@@ -30,6 +30,7 @@ class Ordering:
 ORDERINGS = {
     "original": Ordering(order_original),
     "uniform": Ordering(order_uniformly),
+    "queries": Ordering(order_by_queries, "texts"),
     "examples": Ordering(order_by_examples, "vectors", CONTROLS),
     "words": Ordering(order_by_words, "texts", ("drop_identical",)),
     "clusters": Ordering(order_by_clusters, "vectors", ("drop_identical",)),

@@ -46,3 +46,12 @@ def order_uniformly(side: Side, settings: OrderSettings, seed: int) -> Order:
 def shuffle_rows(count: int, seed: int) -> np.ndarray:
     """(count,) int64: a random permutation, the same on every machine and in every engine."""
     return np.argsort(rank_rows(count, seed), kind="stable")
+
+
+def order_by_queries(side: Side, settings: OrderSettings, seed: int) -> Order:
+    """All pairs of one text together, such as the answers to a question; the groups, and the pairs in each, in random order."""
+    rank = rank_rows(len(side), seed)
+    first = np.full(len(side.texts), np.iinfo(np.int64).max)
+    np.minimum.at(first, side.text, rank)  # a group stands where its first pair would
+    rows = np.lexsort((rank, side.text, first[side.text]))
+    return Order(rows, np.flatnonzero(np.diff(side.text[rows], prepend=-1)))

@@ -26,10 +26,11 @@ class Settings(BaseModel):
 class LossSettings(Settings):
     """Which loss, and its letters in the paper."""
 
-    kind: Literal["bsc", "mse", "pearson", "combo", "triplet"] = Field(
+    kind: Literal["bsc", "mse", "pearson", "cosent", "combo", "triplet"] = Field(
         "combo",
         description="`bsc`: batch softmax; `mse`: squared error of the cosine; `pearson`: 1 − its correlation with the labels; "
-        "`combo`: `bsc` and one of these two; `triplet`: a positive nearer than a negative, by `margin`",
+        "`cosent`: a pair with a lower label should have a lower cosine; `combo`: `bsc` plus one of the three before it; "
+        "`triplet`: a positive nearer than a negative, by `margin`",
     )
     temperature: float = Field(0.1, gt=0, description="τ, which BSC divides similarities by: smaller looks at the hardest only")
     learn_temperature: bool = Field(False, description="train τ as well, from `temperature` on")
@@ -47,7 +48,14 @@ class LossSettings(Settings):
         "keep", description="`mask`: two texts that are a positive pair somewhere in the batch are not negatives elsewhere in it"
     )
     mix: float = Field(0.5, ge=0, le=1, description="μ of combo: μ·BSC + (1 − μ)·pointwise")
-    pointwise: Literal["mse", "pearson"] = Field("mse", description="the other part of combo")
+    pointwise: Literal["mse", "pearson", "cosent"] = Field("mse", description="the other part of combo")
+    guide: float | None = Field(
+        None,
+        ge=-1,
+        le=2,
+        description="BSC ignores an in-batch negative that the original encoder finds closer than the positive, by more than "
+        "this margin: it may be a correct answer (false negative)",
+    )
     margin: float = Field(0.5, gt=0, description="of triplets")
     mini_batch_size: int = Field(
         0,
@@ -59,8 +67,10 @@ class LossSettings(Settings):
 class OrderSettings(Settings):
     """Which pairs share a batch: the name of the ordering, and what it needs to know."""
 
-    by: Literal["original", "uniform", "examples", "words", "clusters", "neighbors"] = Field(
-        "uniform", description="as the data came, at random, or near by vectors, by words, by clusters, by nearest texts"
+    by: Literal["original", "uniform", "queries", "examples", "words", "clusters", "neighbors"] = Field(
+        "uniform",
+        description="as the data came, at random, all pairs of a text together, or near by vectors, by words, by clusters, "
+        "by nearest texts",
     )
     first: Literal["ordered", "original"] = Field(
         "ordered", description="`original` leaves the first epoch as the data came, which is what the paper's released code does"
@@ -96,7 +106,9 @@ class TrainSettings(Settings):
     clip: float = Field(1.0, gt=0, description="the gradient's norm is at most this")
     epsilon: float = Field(1e-6, gt=0, description="of AdamW")
     bias_correction: bool = Field(True, description="of AdamW; BERT's own optimizer, and the paper's on most tasks, has none")
-    max_seq_length: int = Field(90, ge=4, description="tokens of a text; what is longer is cut")
+    max_seq_length: int = Field(
+        90, ge=0, description="most tokens of a text; longer texts are cut; 0: the encoder's own limit, at most 512"
+    )
     precision: Literal["float32", "bf16"] = Field("float32", description="of the encoder's computations; its weights are float32")
     positives_only: bool = Field(False, description="leave out the pairs that do not count as positive")
     negatives: Literal["given", "logarithmic"] = Field(

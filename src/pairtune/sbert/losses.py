@@ -14,11 +14,13 @@ from sentence_transformers.sentence_transformer.losses import CosineSimilarityLo
 from torch import Tensor, nn
 
 from pairtune.errors import UserError
+from pairtune.fast.numbering import text_ids
 from pairtune.loss.batch_softmax import batch_softmax_loss, check_choices, check_temperature
-from pairtune.loss.pointwise import POINTWISE, pearson_loss
+from pairtune.loss.pointwise import POINTWISE, cosent_loss, pearson_loss
 from pairtune.loss.terms import check_labels, flat_labels
 from pairtune.runs.recipe import LossSettings
-from pairtune.sbert.gather import join_ranks, text_ids, world_size
+from pairtune.sbert.gather import join_ranks, world_size
+from pairtune.sbert.guide import Guide
 from pairtune.sbert.raw import warn_of_unit_vectors
 from pairtune.sbert.temperature import Temperature
 
@@ -151,11 +153,24 @@ class PearsonLoss(PairLoss):
         return pearson_loss(left, right, batch.labels)
 
 
+class CosentLoss(PairLoss):
+    """Pairs with lower labels should have lower cosines: see `cosent_loss`. The value of the host's `CoSENTLoss`."""
+
+    needs_labels = True
+
+    def loss_of(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
+        """`cosent_loss` of the batch."""
+        assert batch.labels is not None
+        return cosent_loss(left, right, batch.labels)
+
+
 class BatchSoftmaxLoss(PairLoss):
     """The batch-softmax contrastive loss: see `batch_softmax_loss` for its settings.
 
     learn_temperature makes τ a parameter, log τ; give the trainer the callback `LearnedTemperature` with it.
     Without a label column every pair is positive. Texts count as duplicates when their token ids are equal.
+    guide: vectors of the texts by the encoder as it came; in-batch negatives that are more similar there than the positive,
+    by over guide_margin, do not count (they may be false negatives).
     fast=False keeps to the plain path of the function at any size.
     """
 
@@ -172,6 +187,8 @@ class BatchSoftmaxLoss(PairLoss):
         reduction: str = "sum",
         directions: str = "both",
         duplicates: str = "keep",
+        guide: Guide | None = None,
+        guide_margin: float = 0.0,
         mini_batch_size: int = 0,
         gather_across_devices: bool = True,
         fast: bool = True,
@@ -182,7 +199,8 @@ class BatchSoftmaxLoss(PairLoss):
         check_choices(**words)
         check_temperature(temperature)
         self.options: dict[str, Any] = {"positive_above": positive_above, **words}
-        self.needs_ids = duplicates == "mask"
+        self.guide, self.guide_margin = guide, guide_margin
+        self.needs_ids = duplicates == "mask" or guide is not None
         self.temperature = Temperature(temperature, learned=learn_temperature)
         self._needs_raw = normalize != "l2"  # until a batch was looked at
 
@@ -200,6 +218,8 @@ class BatchSoftmaxLoss(PairLoss):
             temperature=temperature,
             left_ids=left_ids,
             right_ids=right_ids,
+            guide=self.guide.similarity(*batch.ids) if self.guide and batch.ids else None,
+            guide_margin=self.guide_margin,
             fast=self.fast,
             **self.options,
         )
@@ -208,13 +228,14 @@ class BatchSoftmaxLoss(PairLoss):
         """The settings, for the model card; a learned temperature as it is now."""
         learned = self.temperature.log is not None
         own = {"temperature": self.temperature.value, "learn_temperature": learned, **self.options}
+        own |= {"guide_margin": self.guide_margin} if self.guide else {}
         return own | super().get_config_dict()
 
 
 class ComboLoss(BatchSoftmaxLoss):
     """μ·BSC + (1 − μ)·pointwise (eq. 6), with `mix` for μ and all settings of `BatchSoftmaxLoss`.
 
-    The pointwise part, "mse" or "pearson", is over all pairs and over cosines of the raw embeddings, whatever BSC uses.
+    The pointwise part, "mse", "pearson" or "cosent", is over all pairs and over cosines of the raw embeddings, whatever BSC uses.
     """
 
     needs_labels = True
@@ -249,18 +270,27 @@ BSC = (
     "mini_batch_size",
 )
 
-LOSSES: dict[str, Callable[[SentenceTransformer, LossSettings, bool], nn.Module]] = {
-    "bsc": lambda model, settings, fast: BatchSoftmaxLoss(model, **settings.model_dump(include={*BSC}), fast=fast),
-    "combo": lambda model, settings, fast: ComboLoss(model, **settings.model_dump(include={*BSC, "mix", "pointwise"}), fast=fast),
-    "pearson": lambda model, settings, fast: PearsonLoss(model, mini_batch_size=settings.mini_batch_size),
-    "mse": lambda model, settings, fast: CosineSimilarityLoss(model),
-    "triplet": lambda model, settings, fast: TripletLoss(model, triplet_margin=settings.margin),
+LOSSES: dict[str, Callable[[SentenceTransformer, LossSettings, dict[str, Any]], nn.Module]] = {
+    "bsc": lambda model, settings, more: BatchSoftmaxLoss(model, **settings.model_dump(include={*BSC}), **more),
+    "combo": lambda model, settings, more: ComboLoss(model, **settings.model_dump(include={*BSC, "mix", "pointwise"}), **more),
+    "pearson": lambda model, settings, more: PearsonLoss(model, mini_batch_size=settings.mini_batch_size),
+    "cosent": lambda model, settings, more: CosentLoss(model, mini_batch_size=settings.mini_batch_size),
+    "mse": lambda model, settings, more: CosineSimilarityLoss(model),
+    "triplet": lambda model, settings, more: TripletLoss(model, triplet_margin=settings.margin),
 }
 
 
-def build_loss(model: SentenceTransformer, settings: LossSettings, *, fast: bool = True) -> nn.Module:
+def build_loss(
+    model: SentenceTransformer, settings: LossSettings, *, texts: Callable[[], Sequence[str]] | None = None, fast: bool = True
+) -> nn.Module:
     """The loss that a recipe asks for. mse and triplet are the host's own, which look at one row at a time.
 
     Theirs is no cached form: `mini_batch_size` concerns them in the fast step only, which goes through any batch in parts.
+    texts: gives those that will be trained on, for the vectors of a guide.
     """
-    return LOSSES[settings.kind](model, settings, fast)
+    more: dict[str, Any] = {"fast": fast}
+    if settings.guide is not None:
+        if texts is None:
+            raise UserError("loss.guide needs the texts that are trained on: give build_loss texts=…")
+        more |= {"guide": Guide.of(model, texts()), "guide_margin": settings.guide}
+    return LOSSES[settings.kind](model, settings, more)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.base.data_collator import DEFAULT_LABEL_COLUMNS
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
@@ -218,7 +219,7 @@ def make_trainer(
     first, second, *_ = dataset[0].values()
     example: Any = {"source_sentence": first, "sentences": [second]}
     model.model_card_data.widget = [example]  # or the host looks for some, noisily
-    loss = build_loss(model, stage.loss, fast=stage.train.fast)
+    loss = build_loss(model, stage.loss, texts=lambda: texts_of(dataset), fast=stage.train.fast)
     own = temperature_callbacks(loss, stage.loss.temperature_learning_rate)
     if stage.train.dropout == "first-epoch":
         own.append(StopDropout())
@@ -242,6 +243,12 @@ def make_trainer(
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
     return trainer
+
+
+def texts_of(dataset: Dataset) -> list[str]:
+    """All texts of a dataset, column by column."""
+    names = [name for name in dataset.column_names if name not in DEFAULT_LABEL_COLUMNS]
+    return [text for name in names for text in dataset[name]]
 
 
 def training_arguments(stage: Stage, seed: int, folder: Path, **more: Any) -> SentenceTransformerTrainingArguments:
