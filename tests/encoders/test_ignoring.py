@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
-from tokenizers import ByteLevelBPETokenizer
+from tokenizers import ByteLevelBPETokenizer, Regex, normalizers
 from transformers import CanineTokenizer, PreTrainedTokenizerFast
 
 from pairtune.data.inspection import inspect_recipe
+from pairtune.encoders.embedding import encode
 from pairtune.encoders.ignoring import ignoring
 from pairtune.errors import UserError
 from pairtune.runs.recipe import read_recipe
@@ -41,6 +44,41 @@ def test_the_tokenizer_that_was_given_still_sees_all(tiny_model):
     before = tiny_model.tokenizer.tokenize(POST)
     assert len(ignoring(tiny_model.tokenizer, [LINK]).tokenize(POST)) < len(before)
     assert tiny_model.tokenizer.tokenize(POST) == before
+
+
+LINKS = ",".join(["https://t.co/a"] * 20)
+PFCC = tomllib.loads((Path(__file__).parents[2] / "lab/recipes/pfcc-s/best.toml").read_text())["ignore"]
+LONG = [LINKS, LINKS * 300, "http" * 25_000, "(@" * 50_000, " " * 100_000, "(@a) b 1, " * 10_000, "https://a " * 10_000]
+
+
+@pytest.mark.parametrize("rules", [[r"https?://\S+"], PFCC, [LINK, SIGNED]], ids=["documented", "pfcc-s/best", "signed"])
+def test_texts_made_to_slow_the_rules_down_are_read(tiny_model, rules):
+    tokenizer = ignoring(tiny_model.tokenizer, rules)
+    for text in LONG:  # the engine gives up, and the tokenizer panics, after ten million steps back
+        assert len(tokenizer(f"the moon {text} is cheese!")["input_ids"]) > 5
+    assert tokenizer.tokenize(f"the moon {LINKS} is cheese") == tiny_model.tokenizer.tokenize("the moon is cheese")
+
+
+@pytest.mark.parametrize("rule", [r"(a+)+b", r"x(?:\w+\s?)*:", r"(https?://\S+\s*)+$", r"(\d|1)+x", r"(?:q|(?:x+y?)+z)"])
+def test_a_rule_that_some_text_slows_down_is_refused_with_that_text(tiny_model, rule):
+    with pytest.raises(
+        UserError, match=r"takes too long on some texts, such as one that begins with '.+': a part that may repeat"
+    ):
+        ignoring(tiny_model.tokenizer, [rule])
+
+
+@pytest.mark.parametrize(
+    "rule", [r"(?>a+)+b", r"<[^>]+>", r"\[[^\]]*\]", r"#\w+", r"(?i)sent from my \w+", r"\bid:\s*\d+\b", r"^>.*$"]
+)
+def test_a_rule_that_no_text_slows_down_is_taken(tiny_model, rule):
+    assert ignoring(tiny_model.tokenizer, [rule]).tokenize("the moon") == ["the", "moon"]
+
+
+def test_a_tokenizer_that_panics_is_reported_in_words(tiny_model):
+    backend = tiny_model.tokenizer.backend_tokenizer
+    backend.normalizer = normalizers.Sequence([normalizers.Replace(Regex("(a+)+b"), ""), backend.normalizer])
+    with pytest.raises(UserError, match=r"the encoder's tokenizer gave up on a text .*Train the model again"):
+        encode(tiny_model, ["a" * 40])
 
 
 @pytest.fixture

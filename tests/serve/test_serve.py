@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from tokenizers import Regex, normalizers
+from transformers import PreTrainedTokenizerFast
 
 from pairtune.errors import UserError
 from serving import CORPUS, ask, load_both, serving, write_corpus
@@ -23,6 +25,7 @@ pytest.importorskip("fastapi", reason="pip install 'pairtune[serve]'")
 
 from pairtune.serve import guard as limits
 from pairtune.serve import matcher, server
+from pairtune.serve.batcher import Batcher
 
 QUERY = "remove a file"
 
@@ -236,6 +239,39 @@ def test_a_failure_of_the_encoder_is_one_answer_and_not_the_end(both, monkeypatc
         assert status == 500 and "division" not in json.dumps(answer)
         monkeypatch.undo()
         assert ask(f"{url}/api/search", {"text": QUERY})[0] == 200
+
+
+def test_a_text_that_the_tokenizer_panics_on_is_one_answer_and_not_the_end(tiny_model, tmp_path):
+    backend = tiny_model.tokenizer.backend_tokenizer
+    backend.normalizer = normalizers.Sequence([normalizers.Replace(Regex("(a+)+b"), ""), backend.normalizer])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **tiny_model.tokenizer.special_tokens_map)
+    tiny_model[0].processor = tokenizer
+    tiny_model.save_pretrained(str(tmp_path), create_model_card=False)
+    with serving(matcher.load_matcher(str(tmp_path))) as url:
+        status, answer = ask(f"{url}/api/score", {"pairs": [{"left": "a" * 40, "right": "b"}]})
+        assert status == 500 and "log says why" in answer["error"]
+        assert ask(f"{url}/api/score", {"pairs": [{"left": "a", "right": "b"}]})[0] == 200
+
+
+@pytest.mark.parametrize("raised", [SystemExit, StopIteration, ValueError])
+def test_of_questions_that_are_answered_together_only_the_one_that_fails_hears_of_it(raised):
+    def work(questions):
+        if "bad" in questions:
+            raise raised
+        return [question.upper() for question in questions]
+
+    async def ask_three():
+        batcher = Batcher(work, prepare=lambda: None)
+        asked = [asyncio.create_task(batcher.ask(question)) for question in ("a", "bad", "b")]
+        await asyncio.sleep(0)  # all three wait before the first is answered
+        answering = asyncio.create_task(batcher.run())
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        answering.cancel()
+        batcher.close()
+        return answers
+
+    first, failed, last = asyncio.run(ask_three())
+    assert (first, last) == ("A", "B") and isinstance(failed, RuntimeError) and raised.__name__ in str(failed)
 
 
 def test_without_a_corpus_pairs_are_scored_and_a_search_says_what_is_missing(tiny_encoder):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from pairtune.errors import UserError
 from pairtune.fast.attention import why_padded
 from pairtune.fast.packing import Tokens, shared_tokens
 from pairtune.precision import float32_products
@@ -67,13 +68,28 @@ def _embed_chunk(
     model: SentenceTransformer, texts: list[str], most: int, prompt: str, options: dict[str, Any], tokens: Tokens | None
 ) -> Iterator[tuple[Sequence[int], Tensor]]:
     """Rows of the chunk and their vectors, block by block, each of at most so many tokens."""
-    features = tokens.padded(model, texts) if tokens is not None else model.preprocess(texts, prompt=prompt, **options)
+    with tokenizer_panics():
+        features = tokens.padded(model, texts) if tokens is not None else model.preprocess(texts, prompt=prompt, **options)
     if not can_cut(features):  # not a plain encoder of tokens: its own way is the only one that is sure to be right
         yield range(len(texts)), model.encode(texts, prompt=prompt, convert_to_tensor=True, show_progress_bar=False, **options)
         return
     for rows, block in cut_features(features, most):
         on_device = {name: value.to(model.device) if isinstance(value, Tensor) else value for name, value in block.items()}
         yield rows, model(on_device, **options)["sentence_embedding"]
+
+
+@contextmanager
+def tokenizer_panics() -> Iterator[None]:
+    """Say in words that a text was too much for the tokenizer: its panic is no `Exception`, and says little."""
+    try:
+        yield
+    except BaseException as problem:
+        if type(problem).__name__ != "PanicException":
+            raise
+        raise UserError(
+            f"the encoder's tokenizer gave up on a text ({problem}): its rules for what to ignore are too slow. "
+            f"Train the model again with this version of pairtune, or leave `ignore` out"
+        ) from problem
 
 
 def can_cut(features: dict[str, Any]) -> bool:

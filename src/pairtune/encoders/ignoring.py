@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from pairtune.encoders.trial import find_slow_text
 from pairtune.errors import UserError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 PROBES = "a1 -é\n"  # and the words of an expression: texts in which it may match without taking anything away
-MARK = "\ue000"
+MARK = "\ufdd0"  # no character: Unicode leaves it to programs, so that no text has it
 
 
 def ignoring(tokenizer: Any, patterns: Sequence[str]) -> Any:
@@ -52,13 +53,18 @@ def give_tokenizer(model: SentenceTransformer, tokenizer: Any) -> None:
 
 
 def _rules(pattern: str) -> list[Any]:
-    """What is matched becomes a space between words, and nothing at the ends of a text: to some tokenizers a space is a token."""
+    """What is matched becomes a space between words, and nothing at the ends of a text: to some tokenizers a space is a token.
+
+    Each match is marked, then marks and the white space around them are taken together. Nothing here goes back, and a run of
+    white space is looked at once: the time is linear in the text, as far as that of the expression is.
+    """
     from tokenizers import Regex, normalizers
 
+    around = rf"\s*+{MARK}[\s{MARK}]*+"
+    within = rf"(?<![\s{MARK}]){around}"
     try:
         marked = normalizers.Replace(Regex(pattern), MARK)
-        run = rf"(?:\s*(?:{pattern}))+\s*"
-        rules = [normalizers.Replace(Regex(rf"\A{run}|{run}\z"), ""), normalizers.Replace(Regex(run), " ")]
+        rules = [normalizers.Replace(Regex(rf"\A{around}|{within}\z"), ""), normalizers.Replace(Regex(within), " ")]
     except Exception as problem:  # tokenizers has no narrower one
         raise UserError(
             f"ignore: {pattern!r} is not a regular expression as Oniguruma has them ({problem}): mend it"
@@ -67,4 +73,9 @@ def _rules(pattern: str) -> list[Any]:
         seen = marked.normalize_str(probe)
         if seen != probe and seen.replace(MARK, "") == probe:  # the tokenizer would panic
             raise UserError(f"ignore: {pattern!r} also matches where there is nothing: have it match one character at least")
-    return rules
+    if (text := find_slow_text(pattern)) is not None:
+        raise UserError(
+            f"ignore: {pattern!r} takes too long on some texts, such as one that begins with {text[:20]!r}: a part that may "
+            f"repeat must not match the same text in two ways. Make it simpler, or possessive: a++ for a+, (?>…) for (…)"
+        )
+    return [marked, *rules]

@@ -42,16 +42,29 @@ class Batcher(Generic[Question, Answer]):
                 await self._answer([question for question, _ in asked], [future for _, future in asked])
 
     async def _answer(self, questions: list[Question], futures: list[asyncio.Future[Answer]]) -> None:
+        """One by one where they cannot be answered together: a question that fails must fail alone."""
         try:
-            answers = await asyncio.get_running_loop().run_in_executor(self._thread, self.work, questions)
+            answers = await asyncio.get_running_loop().run_in_executor(self._thread, self._work_safely, questions)
         except Exception as problem:  # theirs to report: the next batch must find us here
-            for future in futures:
-                if not future.done():
-                    future.set_exception(problem)
+            if len(questions) > 1:
+                for question, future in zip(questions, futures, strict=True):
+                    await self._answer([question], [future])
+            elif not futures[0].done():
+                futures[0].set_exception(problem)
             return
         for future, answer in zip(futures, answers, strict=True):
             if not future.done():  # its client has gone
                 future.set_result(answer)
+
+    def _work_safely(self, questions: list[Question]) -> list[Answer]:
+        """The answers, one to each question; whatever the work raises comes out as an ordinary exception.
+
+        A panic of the tokenizer is none, and would end the task that answers.
+        """
+        try:
+            return [answer for _, answer in zip(questions, self.work(questions), strict=True)]
+        except BaseException as problem:
+            raise RuntimeError(f"could not be answered: {problem!r}") from problem
 
     def close(self) -> None:
         """Let the thread go."""
