@@ -1,8 +1,9 @@
-"""A task and a recipe that train in seconds."""
+"""A task and a recipe that train in seconds, and the weights that come of it."""
 
 from __future__ import annotations
 
 import numpy as np
+from safetensors.numpy import load_file
 
 from pairtune.data.pairs import PairSet
 from pairtune.runs.recipe import make_recipe
@@ -26,3 +27,14 @@ def small_pairs(count, seed):
 def small_recipe(tiny_encoder, **tables):
     train = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-4, "max_seq_length": 16, **tables.pop("train", {})}
     return make_recipe({"name": "small/combo", "encoder": tiny_encoder, "train": train, **tables})
+
+
+def weights(folder):
+    return load_file(folder / "model.safetensors")
+
+
+def assert_same_weights(one, other):
+    first, second = weights(one), weights(other)
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)

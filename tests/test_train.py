@@ -1,14 +1,10 @@
-"""Training from end to end on the tiny encoder: records, models, stages, and runs that die at any moment."""
+"""Training from end to end on the tiny encoder: records, models, stages."""
 
 from __future__ import annotations
 
 import json
-import resource
-import shutil
-import signal
 import subprocess
 import sys
-import time
 import tomllib
 from contextlib import nullcontext
 from dataclasses import replace
@@ -17,27 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from datasets import Dataset
-from safetensors.numpy import load_file
 from transformers import TrainerCallback
 
-from interrupts import heed_interrupts
 from pairtune.data.pairs import PairSet, Task
 from pairtune.errors import UserError
 from pairtune.report.summary import summarize, table_of_runs
 from pairtune.runs.record import kept_run, read_records
 from pairtune.train import run, run_seeds
-from small import sentence, small_pairs, small_recipe
-
-
-def weights(folder):
-    return load_file(folder / "model.safetensors")
-
-
-def assert_same_weights(one, other):
-    first, second = weights(one), weights(other)
-    assert first.keys() == second.keys()
-    for name in first:
-        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+from small import assert_same_weights, sentence, small_recipe, weights
 
 
 def test_a_run_leaves_a_plain_model_a_card_and_a_record(tmp_path, tiny_encoder, small_task):
@@ -308,135 +291,3 @@ def test_a_training_file_that_does_not_fit_is_refused(tmp_path, small_task, trai
     recipe = small_recipe("minilm", train={"file": str(tmp_path / "ordered.parquet"), **train})
     with pytest.raises(UserError, match=message):
         dataset_of_file(recipe.stages[0])
-
-
-# Runs that die. Each is a real process of the command line, stopped for real.
-
-
-@pytest.fixture
-def own_data(tmp_path):
-    pairs = small_pairs(160, 7)
-    path = tmp_path / "pairs.jsonl"
-    rows = ({"q": left, "a": right, "y": float(y)} for left, right, y in zip(pairs.left, pairs.right, pairs.label, strict=True))
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-@pytest.fixture
-def command(tmp_path, own_data, tiny_encoder):
-    recipe = tmp_path / "small.toml"
-    recipe.write_text(
-        f'encoder = "{tiny_encoder}"\nignore = ["stone"]\n[loss]\nkind = "combo"\nlearn_temperature = true\n'
-        "[train]\nepochs = 3\nbatch_size = 4\nlearning_rate = 1e-4\nmax_seq_length = 16\n"
-    )
-    program = [sys.executable, "-m", "pairtune", "train", str(recipe), "--data", str(own_data)]
-    return [*program, "--left", "q", "--right", "a", "--label", "y"]
-
-
-def finish(command, out, *more):
-    result = subprocess.run([*command, "--out", str(out), *more], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    return result
-
-
-def start_and_wait_for(command, out, pattern):
-    process = subprocess.Popen([*command, "--out", str(out)], stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts)
-    deadline = time.monotonic() + 120
-    while not list(out.glob(pattern)):
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline, "the run took too long to get there"
-        time.sleep(0.02)
-    return process
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """Weights of a run that nobody stopped, made once for all tests of this module."""
-    return {}
-
-
-def reference(undisturbed, command, tmp_path_factory):
-    if "model" not in undisturbed:
-        out = tmp_path_factory.mktemp("undisturbed") / "run"
-        finish(command, out)
-        undisturbed["model"] = out / "model"
-    return undisturbed["model"]
-
-
-def test_a_killed_run_resumes_to_the_same_weights(tmp_path, command, undisturbed, tmp_path_factory):
-    from sentence_transformers import SentenceTransformer
-
-    out = tmp_path / "run"
-    process = start_and_wait_for(command, out, "seed-1/checkpoints/stage-1/checkpoint-*/complete.json")
-    time.sleep(0.3)  # into the next epoch
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (out / "seed-1" / "record.json").exists()
-    refused = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True, check=False)
-    assert refused.returncode == 2 and "holds an unfinished run: --resume goes on" in refused.stderr
-    finish(command, out, "--resume")
-    assert_same_weights(out / "model", reference(undisturbed, command, tmp_path_factory))
-    assert SentenceTransformer(str(out / "model")).tokenizer.tokenize("a stone bridge") == ["a", "bridge"]  # as it was told to
-
-
-def test_a_damaged_checkpoint_is_found_out_and_left_behind(tmp_path, command, undisturbed, tmp_path_factory):
-    out = tmp_path / "run"
-    stage = out / "seed-1" / "checkpoints" / "stage-1"
-    process = start_and_wait_for(command, out, "seed-1/checkpoints/stage-1/checkpoint-*/complete.json")
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    newest = max(stage.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
-    with (newest / "model.safetensors").open("r+b") as file:
-        file.seek(100_000)
-        file.write(b"rust")
-    result = finish(command, out, "--resume")
-    assert "is damaged or half-written: removed" in result.stderr
-    assert_same_weights(out / "model", reference(undisturbed, command, tmp_path_factory))
-
-
-def test_ctrl_c_says_how_to_go_on(tmp_path, command):
-    out = tmp_path / "run"
-    process = start_and_wait_for(command, out, "seed-1/before.json")
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    assert "stopped; what is done is kept in" in errors and "--resume goes on" in errors
-    assert "Traceback" not in errors
-
-
-def test_ctrl_c_while_a_class_is_being_made_ends_as_any_other(tmp_path):
-    (tmp_path / "interrupted.py").write_text(
-        "from pairtune.cli.common import stop\n"
-        "try:\n    exec('raise KeyboardInterrupt')\n"
-        "except KeyboardInterrupt:\n    raise SystemExit(stop('said').exit_code)\n"
-    )
-    process = subprocess.run([sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (process.returncode, process.stderr) == (130, "\nsaid\n")
-
-
-def test_a_full_disk_while_saving_loses_nothing(tmp_path, command):
-    out = tmp_path / "run"
-
-    def smaller_files():  # a file-size limit fails a write like a full disk does, without filling this one
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000_000, resource.RLIM_INFINITY))
-
-    process = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True, check=False, preexec_fn=smaller_files)
-    assert process.returncode == 2, process.stderr
-    assert "could not write to" in process.stderr and "--resume goes on" in process.stderr
-    assert "Traceback" not in process.stderr
-    finish(command, out, "--resume")
-    assert (out / "model" / "modules.json").exists()
-
-
-def test_a_finished_run_is_neither_lost_nor_done_again(tmp_path, command):
-    out = tmp_path / "run"
-    finish(command, out)
-    before = (out / "seed-1" / "record.json").stat().st_mtime_ns
-    refused = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True, check=False)
-    assert refused.returncode == 2 and "holds a finished run" in refused.stderr
-    shutil.rmtree(out / "model")
-    finish(command, out, "--resume")
-    assert (out / "seed-1" / "record.json").stat().st_mtime_ns == before
-    assert len(read_records(tmp_path / "results.jsonl")) == 1
-    assert (out / "model" / "modules.json").exists()
