@@ -1,4 +1,4 @@
-# make demo | make test | make check | make docs | make results | make bench | make setup
+# make demo | make test | make lab-test | make check | make docs | make results | make bench | make setup
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,13 +6,16 @@ INSTALLED := $(VENV)/.installed
 DOCUMENTED := $(VENV)/.documented
 WORKERS ?= 2
 
-.PHONY: demo test check docs results setup bench clean
+.PHONY: demo test lab-test check docs results setup bench clean
 
 demo: setup  ## train the default encoder on the built-in task and show the difference
 	@$(BIN)/pairtune demo
 
 test: setup  ## the whole test suite
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+lab-test: setup  ## the tests of the lab, which reproduces the paper
+	$(BIN)/python -m pytest lab/tests
 
 check: setup  ## style, types, import direction
 	$(BIN)/ruff check .
@@ -25,9 +28,9 @@ docs: $(DOCUMENTED)  ## the documentation, into site/
 	@$(BIN)/pairtune recipes --markdown > docs/reference/settings.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-results: setup  ## docs/results.md, from the records in results/
-	@$(BIN)/pairtune tables --markdown > docs/results.md.part
-	@mv docs/results.md.part docs/results.md
+results: setup  ## lab/results.md, from the records in lab/results
+	@$(BIN)/python -m lab tables --markdown > lab/results.md.part
+	@mv lab/results.md.part lab/results.md
 
 bench: setup  ## the benchmarks, at sizes that take a few minutes on two cores
 	$(BIN)/python benchmarks/loss.py

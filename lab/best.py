@@ -8,10 +8,10 @@ import numpy as np
 
 from lab.book import Book, Sample
 from lab.candidates import Candidate, Factorial
-from lab.search import COMBINED, DECIDE, SEARCH, SECOND
+from lab.search import deciding_encoders, searches
+from pairtune import Recipe
 from pairtune.data.datasets import TASKS
 from pairtune.data.splits import PARTS
-from pairtune.runs.recipe import Recipe
 
 
 def dev_means(task: str, sample: Sample) -> tuple[float, ...]:
@@ -57,7 +57,7 @@ def choose_best(task: str, book: Book) -> Candidate | None:
     """
     if design := deciding(task, book):
         return best_levels(design, _level_scores(task, design, book))
-    candidates = SECOND.get(task, SEARCH[task])
+    candidates = searches()[task].second or searches()[task].first
     found = [on_common_seeds([book.find(one.recipe(), encoder) for one in candidates]) for encoder in book.encoders]
     whole = [[dev_means(task, sample) for sample in samples] for samples in found if all(map(len, samples))]
     if not whole:
@@ -71,7 +71,7 @@ def deciding(task: str, book: Book) -> Factorial | None:
 
     That half has to compare all levels. None before there is such a step: earlier rounds decide.
     """
-    for design in reversed(COMBINED.get(task, ())):
+    for design in reversed(searches()[task].combined):
         scores = _level_scores(task, design, book)
         if any(None not in means for means in scores) and all(_compares_all(design, means) for means in scores):
             return design
@@ -80,7 +80,10 @@ def deciding(task: str, book: Book) -> Factorial | None:
 
 def _level_scores(task: str, design: Factorial, book: Book) -> list[list[float | None]]:
     """For each encoder that decides, the main metric of each combination on dev, or None where a tenth of it is missing."""
-    return [[_whole_score(task, book.find(candidate.recipe(), encoder)) for candidate in design.candidates] for encoder in DECIDE]
+    return [
+        [_whole_score(task, book.find(candidate.recipe(), encoder)) for candidate in design.candidates]
+        for encoder in deciding_encoders()
+    ]
 
 
 def _whole_score(task: str, sample: Sample) -> float | None:

@@ -13,10 +13,10 @@ import numpy as np
 from scipy import stats
 
 from lab.plan import record_key
-from lab.plan import settings_key as key_of
 from lab.queries import read_queries
+from lab.settings import settings_key
+from pairtune import Recipe
 from pairtune.report.grid import figure
-from pairtune.runs.recipe import Recipe
 from pairtune.runs.record import Run, kept_run, read_records
 
 RESAMPLES = 2000
@@ -71,9 +71,7 @@ class Book:
         runs = read_records(results) if any(results.glob("*.jsonl")) else []
         self._runs: dict[str, dict[int, Run]] = defaultdict(dict)
         for run in runs:
-            key = record_key(run)
-            if key is not None:
-                self._runs[key.rpartition("-")[0]][run.seed] = run
+            self._runs[record_key(run).rpartition("-")[0]][run.seed] = run
         self.encoders = list(dict.fromkeys(run.encoder for run in sorted(runs, key=lambda run: run.encoder)))
 
     @cached_property
@@ -82,12 +80,12 @@ class Book:
 
     @property
     def runs(self) -> list[Run]:
-        """All records that today's settings can say."""
+        """All records; of two for the same settings and seed, the later one."""
         return [run for seeds in self._runs.values() for run in seeds.values()]
 
     def find(self, recipe: Recipe, encoder: str) -> Sample:
         """The runs of these settings, whatever their names."""
-        key = key_of(recipe.model_copy(update={"encoder": encoder}))
+        key = settings_key(recipe.model_copy(update={"encoder": encoder}))
         runs = tuple(run for _, run in sorted(self._runs.get(key, {}).items()))
         found = [scores for run in runs if (scores := self._queries.get(f"{key}-{run.seed}")) is not None]
         alike = len({len(scores) for scores in found}) == 1

@@ -1,4 +1,4 @@
-"""What a search chooses between: a recipe with some settings laid over it, and every combination of some of them."""
+"""What a search chooses between: a row with some settings laid over it, and every combination of some of them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from pairtune.runs.recipe import Recipe, read_recipe
+from lab.rows import read_row
+from pairtune import Recipe
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """base: a shipped recipe. changes: what is laid over it, as `--set` takes it."""
+    """base: a row. changes: what is laid over it, as `--set` takes it."""
 
     base: str
     changes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, task: str, line: str, *changes: str) -> Candidate:
+        """From a line of a data file.
+
+        >>> Candidate.of("cqa-a", "combo order.by=original")
+        Candidate(base='cqa-a/combo', changes=('order.by=original',))
+        """
+        base, *told = line.split()
+        return cls(f"{task}/{base}", (*changes, *told))
 
     @property
     def name(self) -> str:
@@ -33,7 +44,7 @@ class Candidate:
 
     def recipe(self, overrides: Sequence[str] = ()) -> Recipe:
         """The recipe that is trained; one without changes is the row of the table itself."""
-        return read_recipe(self.base, [*self.changes, f'name="{self.name}"', *overrides])
+        return read_row(self.base, [*self.changes, f'name="{self.name}"', *overrides])
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The paper's tables: reproduce, tables."""
+"""The command line of the lab: reproduce, tables."""
 
 from __future__ import annotations
 
@@ -7,29 +7,37 @@ import os
 import sys
 from itertools import product
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
-from pairtune.cli.common import app, parse_seeds, screen, stop
-from pairtune.errors import UserError
+from pairtune import UserError
+from pairtune.cli.common import parse_seeds, screen, share_cores, stop
 
-Results = Annotated[Path, typer.Option(help="Folder of the records.")]
+app = typer.Typer(
+    help="The paper's tables: train their rows, and show them beside the published figures.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+RESULTS = Path(__file__).parent / "results"
+Results = Annotated[Path, typer.Option(help="Folder of the records.", show_default="lab/results")]
 Preset = Annotated[str, typer.Option(help="Settings of the paper's text (paper) or of its code (released).")]
 
 
 @app.command()
 def reproduce(
     table: Annotated[
-        str, typer.Argument(metavar="TABLE", help="1 to 6, open, best (best:TASK), all, a task, or a recipe of these.")
+        str,
+        typer.Argument(metavar="TABLE", help="1 to 5, discussion, open, best (best:TASK), all, a task, or a row of these."),
     ],
     model: Annotated[str, typer.Option(help="Encoder: minilm, mpnet, a folder, or a name on the hub.")] = "minilm",
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "1,2,3,4,5",
     jobs: Annotated[int, typer.Option(help="Runs at once; 0: one for every two cores.")] = 0,
     preset: Preset = "paper",
     settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: train.precision=bf16")] = None,
-    out: Annotated[Path, typer.Option(help="Where the runs train.")] = Path("runs/reproduce"),
-    results: Results = Path("results"),
+    out: Annotated[Path, typer.Option(help="Where the runs train.")] = Path("runs/lab"),
+    results: Results = RESULTS,
     keep_models: Annotated[bool, typer.Option("--keep-models", help="Keep the weights of every run.")] = False,
     checkpoints: Annotated[
         bool, typer.Option(help="After each epoch, so that a stopped run goes on from there; without, less is written.")
@@ -38,18 +46,19 @@ def reproduce(
         bool, typer.Option("--list", help="Print the runs that have no record with test scores yet, and stop.")
     ] = False,
 ) -> None:
-    """Train every row of a table with every seed, many at once; what has a record with test scores is not trained again."""
+    """Train every row of a table with every seed, many at once. What has a record with test scores is not trained again."""
     from lab.plan import choose_recipes, plan_jobs
-    from pairtune.tune.queue import missing_jobs
-    from pairtune.tune.queue import reproduce as reproduce_jobs
+    from lab.running import missing_jobs
+    from lab.running import reproduce as train_missing
 
+    share_cores()
     asked = plan_jobs(choose_recipes(table, preset, settings or ()), model, parse_seeds(seeds))
     if only_list:
         print("\n".join(map(str, missing_jobs(asked, results))))
         return
     workers = jobs if jobs > 0 else max(1, (os.cpu_count() or 1) // 2)
     try:
-        problems = reproduce_jobs(
+        problems = train_missing(
             asked, workers=workers, out=out, results=results, keep_models=keep_models, checkpoints=checkpoints
         )
     except KeyboardInterrupt:
@@ -61,23 +70,23 @@ def reproduce(
 
 @app.command()
 def tables(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="1 to 6, open or best; all: the paper's six.")] = "all",
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="1 to 5, discussion, open or best; all: the paper's.")] = "all",
     preset: Preset = "paper",
-    results: Results = Path("results"),
+    results: Results = RESULTS,
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of rows, for programs.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print docs/results.md: everything, with verdicts.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print lab/results.md: everything, with verdicts.")] = False,
 ) -> None:
     """Show the paper's tables beside ours, from the records alone."""
     from lab.book import Book
     from lab.layout import encoders_in, grids_of
     from lab.page import make_page
-    from lab.plan import TABLES
+    from lab.paper import tables as paper_tables
     from lab.tables import rows_as_json, rows_of
 
     book = Book(results)
     if not book.encoders:
         print(f"no records in {results}: the paper's figures alone", file=sys.stderr)
-    chosen = list(TABLES) if table == "all" else [table]
+    chosen = list(paper_tables()) if table == "all" else [table]
     if markdown:
         print(make_page(book), end="")
     elif as_json:
@@ -86,3 +95,13 @@ def tables(
         for name, encoder in product(chosen, encoders_in(book)):  # side by side they are too wide for a terminal
             for grid in grids_of(name, book, preset, [encoder]):
                 screen.print(grid.for_terminal())
+
+
+def main() -> NoReturn:
+    """Run the command line: a user's mistake ends in one message, not in a traceback."""
+    try:
+        app(prog_name="python -m lab")
+    except UserError as problem:
+        print(f"lab: {problem}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(0)

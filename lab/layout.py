@@ -8,24 +8,18 @@ from statistics import mode
 
 from lab.best import as_chosen, rank_candidates
 from lab.book import Book, Metric, compare, describe_difference
-from lab.plan import PRESETS, TABLES, file_name, settings_key
-from lab.published import CAPTIONS, FLOOR, FLOOR_AGAIN, PUBLISHED, published_score
-from lab.search import SEARCH, rounds
+from lab.floor import describe_floor
+from lab.paper import PRESETS, all_rows, caption, published, published_score, tables, title
+from lab.rows import read_row
+from lab.search import searches
+from lab.settings import settings_key
 from lab.tables import BEST, base_name, check_order, make_row, metrics_of, paper_metric, recipes_of, shipped_best
+from pairtune import Recipe
 from pairtune.data.datasets import TASKS
 from pairtune.report.grid import Grid, figure, with_spread
-from pairtune.runs.recipe import Recipe, read_recipe
+from pairtune.tune.job import encoder_name
 
 MARKS = {1.0: "✓", 0.5: "(✓)", -0.5: "(✗)", -1.0: "✗"}
-TITLES = {
-    "1": "Table 1: Antique",
-    "2": "Table 2: CQA-A and CQA-B",
-    "3": "Table 3: PFCC-S",
-    "4": "Table 4: MRPC and QQP",
-    "5": "Table 5: STSb",
-    "6": "Table 6: Pearson's correlation as the loss",
-    "open": "Rows of the open points",
-}
 
 
 def grids_of(table: str, book: Book, preset: str = "paper", encoders: Sequence[str] | None = None) -> list[Grid]:
@@ -35,19 +29,20 @@ def grids_of(table: str, book: Book, preset: str = "paper", encoders: Sequence[s
     """
     encoders = encoders or encoders_in(book)
     if table == BEST:
-        searches = [search_grid(task, title, book, encoder) for task in SEARCH for title in rounds(task) for encoder in encoders]
-        return [*filter(None, [best_grid(book, encoders)]), *searches]
-    recipes = sorted(recipes_of(table, preset), key=lambda recipe: list(SEARCH).index(recipe.task) if table == "open" else 0)
+        rounds = [(task, name) for task, search in searches().items() for name in search.rounds]
+        grids = [search_grid(task, name, book, encoder) for task, name in rounds for encoder in encoders]
+        return [*filter(None, [best_grid(book, encoders)]), *grids]
+    recipes = sorted(recipes_of(table, preset), key=lambda recipe: list(searches()).index(recipe.task) if table == "open" else 0)
     grids = []
     for task, some in groupby(recipes, key=lambda recipe: recipe.task):
         rows = list(some)
         main, *others = metrics_of(task)
-        title = f"{TITLES[table]}, `{task}`" if table in TABLES else f"Open points, `{task}`"
+        heading = f"{title(table)}, `{task}`" if table in tables() else f"Open points, `{task}`"
         if main != paper_metric(task):  # the paper's own kind of figure first
             main, others = others[0], [main, *others[1:]]
-        notes = tuple(filter(None, (CAPTIONS[task] if table in TABLES else "", *describe_orders(rows, book, encoders))))
-        grids.append(metric_grid(title, rows, main, book, encoders, notes, ordered=table in TABLES))
-        grids += [metric_grid(f"{title}, {metric[0]}", rows, metric, book, encoders, ordered=False) for metric in others]
+        notes = tuple(filter(None, (caption(task) if table in tables() else "", *describe_orders(rows, book, encoders))))
+        grids.append(metric_grid(heading, rows, main, book, encoders, notes, ordered=table in tables()))
+        grids += [metric_grid(f"{heading}, {metric[0]}", rows, metric, book, encoders, ordered=False) for metric in others]
     return grids
 
 
@@ -57,7 +52,7 @@ def encoders_in(book: Book) -> list[str]:
 
 
 def metric_grid(
-    title: str,
+    heading: str,
     recipes: Sequence[Recipe],
     metric: Metric,
     book: Book,
@@ -71,18 +66,18 @@ def metric_grid(
     name = metric[0] if metric[1] == "test" else f"{metric[0]} ({metric[1]})"
     head = ["row", "recipe", f"{name}, paper"]
     for encoder in encoders:
-        head += [file_name(encoder), "best on dev", "− paper", "n", *(["order"] if ordered else [])]
+        head += [encoder_name(encoder), "best on dev", "− paper", "n", *(["order"] if ordered else [])]
     rows = [_as_it_comes(recipes, metric, book, encoders, ordered)]
     for recipe in recipes:
         made = [make_row("", recipe, metric, book.find(recipe, encoder), encoder) for encoder in encoders]
-        published = base_name(recipe) in PUBLISHED
-        cells = [PUBLISHED[base_name(recipe)].row if published else "–", f"`{recipe.name}`", figure(made[0].paper)]
+        row_name = published().get(base_name(recipe))
+        cells = [row_name.row if row_name else "–", f"`{recipe.name}`", figure(made[0].paper)]
         for encoder, row in zip(encoders, made, strict=True):
             away = None if row.paper is None or row.mean is None else row.mean - row.paper
             cells += [with_spread(row.mean, row.std, row.n), figure(row.best_on_dev), figure(away, signed=True), str(row.n)]
             cells += [MARKS.get(orders[encoder].beside.get(recipe.name, 0), "–")] if ordered else []
         rows.append(tuple(cells))
-    return Grid(title, tuple(head), tuple(rows), notes)
+    return Grid(heading, tuple(head), tuple(rows), notes)
 
 
 def _as_it_comes(
@@ -104,23 +99,22 @@ def describe_orders(recipes: Sequence[Recipe], book: Book, encoders: Sequence[st
         order = check_order(recipes, book, encoder)
         if order.pairs:
             lines.append(
-                f"Pairs of rows that the paper puts in an order and that were run with {file_name(encoder)}: {order.pairs}; "
+                f"Pairs of rows that the paper puts in an order and that were run with {encoder_name(encoder)}: {order.pairs}; "
                 f"in that order here: {order.right}, surely: {order.sure}; surely in the other: {order.wrong}."
             )
     return lines
 
 
-def search_grid(task: str, title: str, book: Book, encoder: str) -> Grid:
+def search_grid(task: str, round_name: str, book: Book, encoder: str) -> Grid:
     """The candidates of a round of a task's search, the best on dev first, with test beside it."""
     metric = TASKS[task].metric
     rows = []
-    for place, (candidate, sample) in enumerate(rank_candidates(task, book, encoder, rounds(task)[title])):
+    for place, (candidate, sample) in enumerate(rank_candidates(task, book, encoder, searches()[task].rounds[round_name])):
         of = ((metric, split) for split in ("dev", "test"))
         scores = (figure(sample.mean(one) if sample.scores(one) else None) for one in of)
         rows.append((str(place + 1) if len(sample) else "–", f"`{candidate.name}`", *scores, str(len(sample))))
-    return Grid(
-        f"{title}, `{task}`, {file_name(encoder)}", ("place", "recipe", f"{metric}, dev", f"{metric}, test", "n"), tuple(rows)
-    )
+    heading = f"{round_name}, `{task}`, {encoder_name(encoder)}"
+    return Grid(heading, ("place", "recipe", f"{metric}, dev", f"{metric}, test", "n"), tuple(rows))
 
 
 def released_grid(book: Book) -> Grid | None:
@@ -128,10 +122,10 @@ def released_grid(book: Book) -> Grid | None:
     encoders = encoders_in(book)
     head = ["recipe", "metric", "paper"]
     for encoder in encoders:
-        head += [f"text, {file_name(encoder)}", f"code, {file_name(encoder)}", "difference"]
+        head += [f"text, {encoder_name(encoder)}", f"code, {encoder_name(encoder)}", "difference"]
     rows = []
-    for name in (name for names in TABLES.values() for name in names):
-        text, code = read_recipe(name), read_recipe(PRESETS["released"] + name)
+    for name in all_rows():
+        text, code = read_row(name), read_row(PRESETS["released"] + name)
         metric = metrics_of(text.task)[0]
         samples = [(book.find(text, encoder), book.find(code, encoder)) for encoder in encoders]
         if settings_key(text) == settings_key(code) or not any(len(one) for _, one in samples):
@@ -166,36 +160,6 @@ def best_row(recipe: Recipe, metric: Metric, book: Book, encoder: str) -> tuple[
     known = [run.before[split][name] for run in sample.runs if split in run.before]
     before = mode(known) if known else None  # devices differ
     dev, test = (dev, score) if split == "test" else (score, "–")
-    floor = FLOOR[recipe.task, name].get(encoder)
-    cleared = f"{floor} {_clears(floor, row.mean)}" if floor and row.mean is not None else floor or "–"
-    if recipe.task in FLOOR_AGAIN:
-        cleared = " ".join([*_floor_again(recipe.task, metric, book, encoder, before, row.mean), f"({floor})"])
-    task, model = f"`{recipe.task}`", file_name(encoder)
+    cleared = describe_floor(recipe.task, metric, book, encoder, before, row.mean)
+    task, model = f"`{recipe.task}`", encoder_name(encoder)
     return (task, model, name, figure(before), dev, test, figure(row.best_on_dev), str(row.n), cleared, figure(row.paper))
-
-
-def _floor_again(
-    task: str, metric: Metric, book: Book, encoder: str, before: float | None, after: float | None
-) -> tuple[str, ...]:
-    """The highest mean of what the bare loop ran, and of the encoder as it comes, on today's texts, as far as there are runs.
-
-    With them all, also whether the score afterwards is above it.
-    """
-    samples = [book.find(one.recipe(), encoder) for one in FLOOR_AGAIN[task]]
-    means = [sample.mean(metric) for sample in samples if sample.scores(metric)]
-    floor = figure(max([*means, before or 0.0])) if means else None
-    if floor is None or after is None:
-        return ()
-    return (floor, _clears(floor, after)) if len(means) == len(samples) else (f"≥ {floor}",)
-
-
-def _clears(floor: str, mean: float) -> str:
-    """Whether a mean clears a floor, as far as the floor's digits tell.
-
-    >>> _clears("0.789", 0.78894), _clears("0.789", 0.7901), _clears("0.505", 0.5005)
-    ('=', '✓', '✗')
-    """
-    digits = len(floor.partition(".")[2])
-    if round(mean, digits) == float(floor):
-        return "="
-    return "✓" if mean > float(floor) else "✗"

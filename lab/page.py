@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from lab.best import choose_best, deciding, rank_candidates
 from lab.book import Book, Difference, describe_difference
-from lab.layout import TITLES, best_grid, encoders_in, grids_of, released_grid
-from lab.plan import TABLES, file_name
-from lab.published import FLOOR_AGAIN
-from lab.search import COMBINED, DECIDE, SECOND
+from lab.floor import repeated
+from lab.layout import best_grid, encoders_in, grids_of, released_grid
+from lab.paper import tables, title
+from lab.rows import read_row
+from lab.search import deciding_encoders, searches
 from lab.tables import recipes_of, shipped_best
 from lab.verdicts import (
     CONCLUSIONS,
@@ -23,8 +24,8 @@ from lab.verdicts import (
     lost,
 )
 from pairtune.report.grid import Grid, figure
-from pairtune.runs.recipe import read_recipe
 from pairtune.runs.record import Run
+from pairtune.tune.job import encoder_name
 
 INTRO = """# Results
 
@@ -37,15 +38,15 @@ data, so that the order of the rows is what can be compared. {precision}
 *Order* compares a row with the one that comes next below it in the paper: ✓ surely above it here too, (✓) above it within the
 noise, (✗) below it within the noise, ✗ surely below it. *Surely*: the 95 % interval of the difference does not include 0. Where a
 score is a mean over queries, the interval comes from drawing queries (the same for both rows) and seeds again and again;
-elsewhere it is Welch's, over seeds. Which recipe to take is in [choosing](choosing.md); what was tried, and failed, in the
-[experiments](experiments.md).
+elsewhere it is Welch's, over seeds. Which recipe to take is in [choosing](../docs/choosing.md); what was tried, and failed, in
+the [experiments](experiments.md).
 
 The records come with the source, and what has one with scores on test is not trained again; to repeat the runs, name another
 folder:
 
 ```bash
-pairtune reproduce all --model minilm --seeds 1,2,3,4,5 --jobs 8 --set train.precision=bf16 --results again
-pairtune tables 2 --results again
+python -m lab reproduce all --model minilm --seeds 1,2,3,4,5 --jobs 8 --set train.precision=bf16 --results again
+python -m lab tables 2 --results again
 ```"""
 
 RELEASED_SAYS = """Rows whose settings are others in the authors' code than in the text (`recipes/released`): the mean of the
@@ -54,8 +55,8 @@ file order, and no dropout after it. *Difference* is code less text; a dash: the
 The training data of Antique, CQA-A and QQP is not the paper's (see the tables above)."""
 
 BEST_SAYS = """`recipes/<task>/best.toml` is the candidate with the highest mean on dev, over the seeds that all candidates
-have (`pairtune reproduce best`, `pairtune tables best`), with MiniLM: `mpnet` has gone through few of the candidates. For
-{second} this is by cross-validation: train and dev are put together, seed k holds out the k-th tenth as dev, and n counts
+have (`python -m lab reproduce best`, `python -m lab tables best`), with MiniLM: `mpnet` has gone through few of the candidates.
+For {second} this is by cross-validation: train and dev are put together, seed k holds out the k-th tenth as dev, and n counts
 tenths.
 
 {combined}
@@ -72,7 +73,7 @@ and QQP is not the paper's."""
 BY_SETTINGS = """By settings, not by candidates: {tasks}. Combinations of the leading settings were run with {encoders}, and
 of each setting that differs among them the level is taken that has the highest mean effect on dev over all of them (least
 squares, both encoders). By itself, what this gives is on dev: {places}. The rule was made after test scores of the candidates
-before were known (docs/experiments.md)."""
+before were known (experiments.md)."""
 
 DEV_FILLED = """The questions of Antique's dev are filled up to 33 answers, as many as test has, with answers to others
 (`dev_candidates`)."""
@@ -89,42 +90,42 @@ NAMES = {"minilm": "all-MiniLM-L6-v2 (`minilm`, 22.7 M parameters)", "mpnet": "a
 def make_page(book: Book) -> str:
     """The whole page as Markdown."""
     encoders = encoders_in(book)
-    named = " and ".join(NAMES.get(encoder, f"`{file_name(encoder)}`") for encoder in encoders)
+    named = " and ".join(NAMES.get(encoder, f"`{encoder_name(encoder)}`") for encoder in encoders)
     parts = [INTRO.format(encoders=named, precision=say_precision(book.runs))]
     parts += ["## The paper's conclusions", *_claims(CONCLUSIONS, book)]
     parts += ["## What the paper leaves open", *_claims(OPEN_POINTS, book), *_temperatures(book)]
-    for table in TABLES:
-        parts += [f"## {TITLES[table]}", *_grids(grids_of(table, book))]
+    for table in tables():
+        parts += [f"## {title(table)}", *_grids(grids_of(table, book))]
     if any(len(book.find(recipe, encoder)) for recipe in recipes_of("open") for encoder in encoders):
-        parts += [f"## {TITLES['open']}", *_grids(grids_of("open", book))]
-    for title, says, grid in (
+        parts += [f"## {title('open')}", *_grids(grids_of("open", book))]
+    for heading, says, grid in (
         ("The settings of the released code", RELEASED_SAYS, released_grid(book)),
         ("The best recipes found on dev", say_best(book), best_grid(book)),
     ):
-        parts += [] if grid is None else [f"## {title}", says, grid.as_markdown()]
+        parts += [] if grid is None else [f"## {heading}", says, grid.as_markdown()]
     return "\n\n".join(parts) + "\n"
 
 
 def say_best(book: Book) -> str:
     """How the best recipes were chosen, and where those that were chosen by their settings stand by themselves."""
-    chosen = [task for task in COMBINED if deciding(task, book)]
-    waiting = [task for task in COMBINED if _is_under_way(task, book)]
+    chosen = [task for task in searches() if deciding(task, book)]
+    waiting = [task for task in searches() if _is_under_way(task, book)]
     places = "; ".join(_places(task, book) for task in chosen)
     parts = [
-        BY_SETTINGS.format(tasks=_listed(chosen), encoders=_listed(DECIDE), places=places) if chosen else "",
+        BY_SETTINGS.format(tasks=_listed(chosen), encoders=_listed(deciding_encoders()), places=places) if chosen else "",
         DEV_FILLED if "antique" in chosen else "",
         JOINED.format(tasks=_listed(joined)) if (joined := [one.task for one in shipped_best() if one.dev == "joined"]) else "",
-        STILL.format(tasks=_listed(waiting), encoders=_listed(DECIDE)) if waiting else "",
+        STILL.format(tasks=_listed(waiting), encoders=_listed(deciding_encoders())) if waiting else "",
     ]
-    second = _listed([task for task in SECOND if task not in chosen])
+    second = _listed([task for task, search in searches().items() if search.second and task not in chosen])
     return BEST_SAYS.format(again=_say_again(book), second=second, combined="\n\n".join(filter(None, parts)))
 
 
 def _say_again(book: Book) -> str:
     """What of the bare loop's settings was trained here, and how often."""
     found = []
-    for one in (one for candidates in FLOOR_AGAIN.values() for one in candidates):
-        counts = {file_name(encoder): len(book.find(one.recipe(), encoder)) for encoder in encoders_in(book)}
+    for one in (one for task in searches() for one in repeated(task)):
+        counts = {encoder_name(encoder): len(book.find(one.recipe(), encoder)) for encoder in encoders_in(book)}
         seeds = ", ".join(f"{encoder} n = {count}" for encoder, count in counts.items() if count)
         found += [f"`{one.base}` with {' and '.join(f'`{change}`' for change in one.changes)}: {seeds}"] if seeds else []
     return "; ".join(found) or "none yet"
@@ -137,12 +138,12 @@ def _listed(tasks: Sequence[str]) -> str:
 
 def _is_under_way(task: str, book: Book) -> bool:
     """Whether there are runs of a step after the one that decides; those that it shares with earlier ones do not count."""
-    steps = COMBINED[task]
+    steps = searches()[task].combined
     decided = deciding(task, book)
     after = steps.index(decided) + 1 if decided else 0
     known = {candidate.settings for design in steps[:after] for candidate in design.candidates}
     recipes = [one.recipe() for design in steps[after:] for one in design.candidates if one.settings not in known]
-    return any(len(book.find(recipe, encoder)) for recipe in recipes for encoder in DECIDE)
+    return any(len(book.find(recipe, encoder)) for recipe in recipes for encoder in deciding_encoders())
 
 
 def _places(task: str, book: Book) -> str:
@@ -150,7 +151,7 @@ def _places(task: str, book: Book) -> str:
     design, best = deciding(task, book), choose_best(task, book)
     assert design is not None
     places = []
-    for encoder in DECIDE:
+    for encoder in deciding_encoders():
         ranked = [one for one, sample in rank_candidates(task, book, encoder, design.candidates) if len(sample)]
         if best in ranked:
             places.append(f"number {ranked.index(best) + 1} of {len(ranked)} with {encoder}")
@@ -172,7 +173,7 @@ def _claims(claims: Sequence[Claim], book: Book) -> list[str]:
     encoders = encoders_in(book)
     parts = []
     for number, claim in enumerate(claims, start=1):
-        verdicts = "; ".join(f"**{judge(claim, book, encoder)}** ({file_name(encoder)})" for encoder in encoders)
+        verdicts = "; ".join(f"**{judge(claim, book, encoder)}** ({encoder_name(encoder)})" for encoder in encoders)
         parts.append(f"{number}\\. *{claim.text}* {verdicts[0].upper()}{verdicts[1:]}.")
         found = [differences_of(claim, book, encoder) for encoder in encoders]
         rows = [
@@ -181,7 +182,7 @@ def _claims(claims: Sequence[Claim], book: Book) -> list[str]:
             if any(one is not None for one in differences)
         ]
         if rows:
-            parts.append(Grid("", ("comparison", *map(file_name, encoders)), tuple(rows)).as_markdown())
+            parts.append(Grid("", ("comparison", *map(encoder_name, encoders)), tuple(rows)).as_markdown())
     return parts
 
 
@@ -197,7 +198,7 @@ def _temperatures(book: Book) -> list[str]:
     for name in LEARNED:
         cells = [learned_temperatures(name, book, encoder) for encoder in encoders_in(book)]
         if any(cells):
-            start = read_recipe(name).stages[0].loss.temperature
+            start = read_row(name).stages[0].loss.temperature
             rows.append((f"`{name}`", figure(start), *(", ".join(f"{value:.4f}" for value in cell) or "–" for cell in cells)))
-    head = ("recipe", "τ of the paper", *(f"learned, by seed: {file_name(encoder)}" for encoder in encoders_in(book)))
+    head = ("recipe", "τ of the paper", *(f"learned, by seed: {encoder_name(encoder)}" for encoder in encoders_in(book)))
     return [Grid("", head, tuple(rows)).as_markdown()] if rows else []

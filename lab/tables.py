@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lab.book import Book, Metric, Sample, compare
-from lab.plan import OPEN, PRESETS, TABLES, file_name
-from lab.published import PUBLISHED, best_published, published_score
-from lab.search import SEARCH, all_candidates
-from pairtune.errors import UserError
-from pairtune.runs.recipe import Recipe, read_recipe, shipped_recipes
+from lab.paper import PRESETS, best_published, open_rows, published, published_score, tables
+from lab.plan import choose_rows
+from lab.rows import read_row, row_names
+from lab.search import searches
+from pairtune import Recipe, UserError
 from pairtune.runs.record import mean_and_spread
+from pairtune.tune.job import encoder_name
 
 ENCODERS = ("minilm", "mpnet")
 BEST = "best"
@@ -41,8 +42,8 @@ class Row:
 
 
 def table_names() -> list[str]:
-    """What `pairtune tables` takes."""
-    return [*TABLES, "open", BEST]
+    """What `python -m lab tables` takes."""
+    return [*tables(), "open", BEST]
 
 
 def rows_of(table: str, book: Book, preset: str = "paper") -> list[Row]:
@@ -59,26 +60,24 @@ def rows_of(table: str, book: Book, preset: str = "paper") -> list[Row]:
 def recipes_of(table: str, preset: str = "paper") -> list[Recipe]:
     """The recipes of a table, in the paper's order; of the best, the shipped ones before the candidates."""
     if table == BEST:
-        return [*shipped_best(), *(candidate.recipe() for task in SEARCH for candidate in all_candidates(task))]
+        return [*shipped_best(), *(candidate.recipe() for search in searches().values() for candidate in search.candidates)]
     if table not in table_names():
         raise UserError(f"there is no table {table!r}; known: {', '.join(table_names())}")
-    if preset not in PRESETS:
-        raise UserError(f"unknown preset {preset!r}; known: {', '.join(PRESETS)}")
-    names = OPEN if table == "open" else TABLES[table]
-    return [read_recipe(PRESETS[preset] * (table in TABLES) + name) for name in names]
+    names = open_rows() if table == "open" else choose_rows(table, preset)
+    return [read_row(name) for name in names]
 
 
 def shipped_best() -> list[Recipe]:
     """The best recipe of each task that has one."""
-    known = set(shipped_recipes())
-    return [read_recipe(f"{task}/{BEST}") for task in SEARCH if f"{task}/{BEST}" in known]
+    known = set(row_names())
+    return [read_row(f"{task}/{BEST}") for task in searches() if f"{task}/{BEST}" in known]
 
 
 def metrics_of(task: str) -> list[Metric]:
     """The metrics that a table shows, the main one first. MRPC's published figure is one of dev."""
     if task == "mrpc":
         return [("F1", "test"), ("F1@best", "dev")]
-    names = next(one.scores for name, one in PUBLISHED.items() if name.startswith(f"{task}/"))
+    names = next(one.scores for name, one in published().items() if name.startswith(f"{task}/"))
     return [(name, "test") for name in names]
 
 
@@ -94,9 +93,9 @@ def make_row(table: str, recipe: Recipe, metric: Metric, sample: Sample, encoder
     name = base_name(recipe)
     return Row(
         table=table,
-        row=PUBLISHED[name].row if name in PUBLISHED else name,
+        row=published()[name].row if name in published() else name,
         task=recipe.task,
-        model=file_name(encoder),
+        model=encoder_name(encoder),
         metric=metric[0],
         primary=metric == paper_metric(recipe.task),
         paper=best_published(recipe.task, metric[0]) if name == f"{recipe.task}/{BEST}" else published_score(name, metric[0]),

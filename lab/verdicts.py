@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import isfinite
 
 from lab.book import Book, Difference, compare
+from lab.rows import read_row
 from pairtune.data.datasets import TASKS
-from pairtune.runs.recipe import read_recipe
 
 CONFIRMED, NOT_CONFIRMED, DEPENDS = "confirmed", "not confirmed", "depends"
 NOT_RUN, TOO_FEW = "not run yet", "open, one run each is too few"
@@ -182,7 +182,7 @@ LEARNED = ("cqa-b/bsc-learned", "pfcc-s/bsc-learned", "stsb/bsc-learned")
 def differences_of(claim: Claim, book: Book, encoder: str) -> list[Difference | None]:
     """One for each test, in the task's main metric on test; None where it was not run."""
     return [
-        compare(book.find(read_recipe(upper), encoder), book.find(read_recipe(lower), encoder), (metric, "test"))
+        compare(book.find(read_row(upper), encoder), book.find(read_row(lower), encoder), (metric, "test"))
         for upper, lower in claim.tests
         for metric in [TASKS[upper.partition("/")[0]].metric]
     ]
@@ -202,6 +202,6 @@ def judge(claim: Claim, book: Book, encoder: str) -> str:
 
 def learned_temperatures(name: str, book: Book, encoder: str) -> list[float]:
     """The τ of the epoch that was kept, for each seed."""
-    runs = book.find(read_recipe(name), encoder).runs
+    runs = book.find(read_row(name), encoder).runs
     kept = [next(epoch for epoch in run.epochs if epoch.epoch == run.best_epoch) for run in runs]
     return [epoch.temperature for epoch in kept if epoch.temperature is not None]

@@ -8,7 +8,6 @@ import doctest
 import importlib
 import importlib.util
 import io
-import itertools
 import os
 import re
 import shlex
@@ -22,7 +21,6 @@ from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 import typer
 from markdown_it import MarkdownIt
@@ -41,7 +39,6 @@ COMMANDS = typer.main.get_command(app).commands
 NOT_RUN = {
     "demo": "minutes: make demo is part of the continuous integration",
     "export": "needs another runtime: tests/test_fit.py",
-    "reproduce": "hours on a GPU: tests/test_reproduce.py runs it on a small table",
 }
 if importlib.util.find_spec("pyspark") is None:
     NOT_RUN["--engine spark"] = "needs PySpark: the continuous integration installs it and runs this page again"
@@ -249,117 +246,6 @@ def test_the_examples_in_the_docstrings_of_a_module_are_true(path):
     for example in doctest.DocTestFinder().find(module):
         runner.run(example, out=said.write)
     assert runner.summarize(verbose=False).failed == 0, said.getvalue()
-
-
-def tables(page):
-    """The tables of a page: a dict by column for each row, without bold and code marks."""
-    for text in re.findall(r"(?:^\|.*\|\n)+", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
-        head, _, *rows = [[cell.strip(" *`") for cell in line.strip("|\n").split("|")] for line in text.splitlines()]
-        yield [dict(zip(head, row, strict=True)) for row in rows]
-
-
-@cache
-def records_of(name):
-    from lab.book import Book
-
-    from pairtune.runs.recipe import read_recipe
-
-    return Book(ROOT / "results").find(read_recipe(name), "minilm").runs if name in shipped_recipes() else ()
-
-
-def paper_figure(name, metric):
-    """As on the page; MRPC's F1 is that of the best threshold."""
-    from lab.published import published_score
-
-    score = published_score(name, metric) or published_score(name, f"{metric}@best")
-    return "–" if score is None else f"{score:.3f}"
-
-
-def our_figure(name, metric):
-    scores = [record.after["test"][metric] for record in records_of(name) if "test" in record.after]
-    return (f"{sum(scores) / len(scores):.3f}", str(len(scores))) if scores else ("–", "–")
-
-
-def test_the_tables_on_choosing_are_those_of_the_paper_and_of_the_records():
-    rows = [row for table in tables(ROOT / "docs" / "choosing.md") for row in table if "metric" in row]
-    checked = 0
-    for row in rows:
-        if "recipe" in row:
-            assert row["paper"] == paper_figure(row["recipe"], row["metric"]), row
-            assert (row["ours"], row["seeds"]) == our_figure(row["recipe"], row["metric"]), row
-            checked += 2
-        for loss in {"mse", "bsc", "combo", "triplet"} & set(row):
-            name = f"{row['task']}/{loss}"
-            ours, seeds = our_figure(name, row["metric"])
-            shown = (f"{ours} ({seeds})" if ours != "–" else "–") if "as it comes" in row else paper_figure(name, row["metric"])
-            assert row[loss].replace("*", "") == shown, name
-            checked += 1
-        if "as it comes" in row:
-            first = next(
-                record
-                for name in shipped_recipes()
-                if name.startswith(f"{row['task']}/")
-                for record in records_of(name)
-                if "test" in record.before
-            )
-            assert row["as it comes"] == f"{first.before['test'][row['metric']]:.3f}", row
-    assert checked > 80
-
-
-def test_no_figure_on_choosing_comes_from_elsewhere():
-    from lab.published import PUBLISHED
-
-    known = {f"{score:.3f}" for one in PUBLISHED.values() for score in one.scores.values()} | {"0.055"}  # a temperature
-    for name in shipped_recipes():
-        if runs := [record for record in records_of(name) if "test" in record.after]:
-            scores = [record.after["test"][record.metric] for record in runs]
-            values = [*scores, sum(scores) / len(scores), max(scores) - min(scores), runs[0].before["test"][runs[0].metric]]
-            known |= {f"{value:.3f}" for value in values}
-    page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"\b0\.\d{3}\b", page)) <= known
-
-
-def samples_by_task():
-    """All runs of the records, by task and encoder: one sample for each recipe that was trained."""
-    from lab.book import Book
-    from lab.plan import settings_key
-
-    from pairtune.runs.recipe import Recipe
-
-    book = Book(ROOT / "results")
-    all_recipes = [Recipe.model_validate(run.recipe) for run in book.runs]
-    recipes = {settings_key(recipe): recipe for recipe in all_recipes}
-    found = {}
-    for recipe in recipes.values():
-        found.setdefault((recipe.task, recipe.encoder), []).append(book.find(recipe, recipe.encoder))
-    return found
-
-
-def test_the_finer_figures_on_choosing_are_means_and_differences_of_the_records():
-    """Those with four decimals: search candidates, dev, other encoders; and the intervals of differences."""
-    from lab.book import compare
-
-    from pairtune.data.datasets import TASKS
-
-    page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
-    asked = set(re.findall(r"([+−]\d\.\d{4}|\d\.\d{4}) \(([+−]\d\.\d{4}) to ([+−]\d\.\d{4})\)", page))
-    means, gaps, intervals = set(), set(), set()
-    for (task, _), samples in samples_by_task().items():
-        main = TASKS[task].metric
-        for split in ("dev", "test"):
-            scored = [sample for sample in samples if sample.scores((main, split))]
-            metrics = {metric for sample in scored for run in sample.runs for metric in run.after.get(split, {})}
-            means |= {f"{sample.mean((metric, split)):.4f}" for sample in scored for metric in metrics}
-            means |= {f"{np.mean([run.before[split][main] for run in one.runs if split in run.before]):.4f}" for one in scored}
-        for one, other in itertools.permutations(scored, 2):  # those of test
-            gap = one.mean((main, "test")) - other.mean((main, "test"))
-            gaps.add(f"{abs(gap):.4f}")
-            if any(f"{gap:+.4f}".lstrip("+").replace("-", "−") == mean.lstrip("+") for mean, _, _ in asked):
-                found = compare(one, other, (main, "test"))
-                intervals.add(tuple(f"{value:+.4f}".replace("-", "−") for value in (found.mean, found.low, found.high)))
-    assert len(asked) > 15
-    assert {(mean if mean[0] in "+−" else f"+{mean}", *rest) for mean, *rest in asked} <= intervals
-    assert set(re.findall(r"(?<![+−\d.])\d\.\d{4}\b", page)) <= means | gaps
 
 
 class Requests(HTMLParser):

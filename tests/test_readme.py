@@ -49,25 +49,6 @@ def test_the_commands_of_the_readme_run_in_the_order_they_are_shown(tmp_path, ti
         assert python(tmp_path, "-m", "pairtune", *words, *quick)
 
 
-def test_the_figures_of_the_readme_are_those_of_the_records():
-    from lab.book import Book
-
-    from pairtune.runs.recipe import read_recipe
-
-    book = Book(ROOT / "results")
-    rows = re.findall(r"^\| .+ \| (\S+) \| \**([\d.]+)\** \| \**([\d.]+)\** \| `(\S+)` \| (\d+) \|$", README, flags=re.MULTILINE)
-    assert len(rows) == 7
-    for metric, before, after, name, seeds in rows:
-        found = book.find(read_recipe(name), "minilm")
-        assert len(found) == int(seeds), name
-        assert f"{found.runs[0].before['test'][metric]:.3f}" == before, name
-        assert f"{found.mean((metric, 'test')):.3f}" == after, name
-    for name, scores, mean in re.findall(r"\(`(cqa-a/\S+)`\) \| ([\d., ]+) \| \**([\d.]+)\** \|", README):
-        found = book.find(read_recipe(name), "minilm")
-        assert ", ".join(f"{value:.3f}" for value in found.scores(("MAP", "test"))) == scores.strip(), name
-        assert f"{found.mean(('MAP', 'test')):.3f}" == mean, name
-
-
 def test_every_page_that_the_readme_links_to_is_there():
     for target in re.findall(r"\]\(((?!http)[^)#]+)\)", README):
         assert (ROOT / target).exists(), target

@@ -16,12 +16,15 @@ from hypothesis import strategies as st
 from lab.best import as_chosen, best_levels, choose_best, deciding, rank_candidates
 from lab.book import Book, Difference, Sample, compare
 from lab.candidates import Factorial
+from lab.cli import app
 from lab.layout import best_row, grids_of, released_grid
 from lab.page import make_page
-from lab.plan import TABLES, record_key, settings_key
-from lab.published import PUBLISHED
+from lab.paper import all_rows, published, tables
+from lab.plan import record_key
 from lab.queries import append_queries
-from lab.search import COMBINED, DECIDE, SEARCH, SECOND, all_candidates
+from lab.rows import read_row, row_names
+from lab.search import deciding_encoders, searches
+from lab.settings import settings_key
 from lab.tables import check_order, recipes_of, rows_of
 from lab.verdicts import (
     CONCLUSIONS,
@@ -36,10 +39,8 @@ from lab.verdicts import (
 from scipy import stats
 from typer.testing import CliRunner
 
-from pairtune.cli import app
+from pairtune import UserError
 from pairtune.data.datasets import TASKS
-from pairtune.errors import UserError
-from pairtune.runs.recipe import read_recipe, shipped_recipes
 from pairtune.runs.record import Epoch, Run, append_record
 
 ROOT = Path(__file__).parent.parent
@@ -48,7 +49,7 @@ KEYS = ["table", "row", "task", "model", "metric", "primary", "paper", "mean", "
 
 def make_run(name, seed, test, dev, encoder="minilm", overrides=(), temperature=None):
     """A record; `test` and `dev` are the main metric, and every other metric is a tenth lower."""
-    recipe = read_recipe(name, overrides).model_copy(update={"encoder": encoder})
+    recipe = read_row(name, overrides).model_copy(update={"encoder": encoder})
     task = TASKS[recipe.task]
     scores = {
         split: {metric: value - 0.1 * (metric != task.metric) for metric in (*task.metrics, "F1@best")}
@@ -109,13 +110,13 @@ def test_the_rows_for_programs_are_those_of_the_records(tmp_path):
 def test_all_tables_have_every_figure_of_the_paper(tmp_path):
     rows = print_json("--results", str(tmp_path))
     found = {(row["task"], row["row"], row["metric"]): row["paper"] for row in rows if row["paper"] is not None}
-    published = {
+    expected = {
         (name.partition("/")[0], one.row, metric): score
-        for name, one in PUBLISHED.items()
+        for name, one in published().items()
         for metric, score in one.scores.items()
     }
-    assert found == published
-    assert {row["table"] for row in rows} == set("123456")
+    assert found == expected
+    assert {row["table"] for row in rows} == set(tables())
 
 
 def test_mrpc_has_the_papers_kind_of_figure_and_an_honest_one(tmp_path):
@@ -126,9 +127,9 @@ def test_mrpc_has_the_papers_kind_of_figure_and_an_honest_one(tmp_path):
 
 
 def test_a_row_has_one_main_metric_and_it_is_one_that_the_paper_has(tmp_path):
-    rows = [row for table in TABLES for row in rows_of(table, Book(tmp_path))]
+    rows = [row for table in tables() for row in rows_of(table, Book(tmp_path))]
     main = [row for row in rows if row.primary]
-    assert len(main) == 2 * sum(map(len, TABLES.values()))  # two encoders
+    assert len(main) == 2 * len(all_rows())  # two encoders
     assert all(row.paper is not None for row in main)
 
 
@@ -176,8 +177,8 @@ def test_records_with_other_settings_are_not_in_the_table(tmp_path):
 
 def test_no_torch_is_needed_to_show_a_table(tmp_path):
     program = (
-        "import sys; sys.argv = ['pairtune', 'tables', '--markdown', '--results', sys.argv[1]]\n"
-        "from pairtune.cli import app\n"
+        "import sys; sys.argv = ['lab', 'tables', '--markdown', '--results', sys.argv[1]]\n"
+        "from lab.cli import app\n"
         "try: app()\n"
         "except SystemExit: pass\n"
         "print(sorted({'torch', 'transformers', 'sentence_transformers', 'datasets', 'duckdb', 'plotly'} & set(sys.modules)))"
@@ -299,7 +300,7 @@ def test_verdicts_follow_the_records(tmp_path):
 def test_every_claim_names_recipes_that_are_there():
     assert len(CONCLUSIONS) == 7
     named = {name for claim in (*CONCLUSIONS, *OPEN_POINTS) for test in claim.tests for name in test}
-    assert named <= set(shipped_recipes())
+    assert named <= set(row_names())
 
 
 def test_the_learned_temperature_is_that_of_the_kept_epoch(tmp_path):
@@ -309,7 +310,7 @@ def test_the_learned_temperature_is_that_of_the_kept_epoch(tmp_path):
 
 
 def test_the_best_recipe_is_chosen_on_dev_and_never_on_test(tmp_path):
-    candidates = SEARCH["stsb"]
+    candidates = searches()["stsb"].first
     runs = [
         make_run(candidate.base, 1, test=0.9 - place / 100, dev=0.5 + place / 100, overrides=candidate.changes)
         for place, candidate in enumerate(candidates)
@@ -323,7 +324,7 @@ def test_the_best_recipe_is_chosen_on_dev_and_never_on_test(tmp_path):
 
 
 def test_records_that_lost_their_test_scores_still_choose_and_show_a_dash(tmp_path):
-    candidates = SEARCH["stsb"]
+    candidates = searches()["stsb"].first
     runs = [make_run(one.base, 1, test=0.9, dev=0.5 + place / 100, overrides=one.changes) for place, one in enumerate(candidates)]
     for run in runs:
         del run.before["test"], run.after["test"]
@@ -339,25 +340,24 @@ def test_records_that_lost_their_test_scores_still_choose_and_show_a_dash(tmp_pa
 
 
 def test_a_second_round_decides_where_there_is_one(tmp_path):
-    first = [make_run(one.base, 1, test=0.9, dev=0.9, overrides=one.changes) for one in SEARCH["cqa-a"]]
+    first = [make_run(one.base, 1, test=0.9, dev=0.9, overrides=one.changes) for one in searches()["cqa-a"].first]
     assert choose_best("cqa-a", write(tmp_path, first)) is None
-    lower = [
-        make_run(one.base, 1, test=0.5, dev=0.5 + place / 100, overrides=one.changes) for place, one in enumerate(SECOND["cqa-a"])
-    ]
+    second = searches()["cqa-a"].second
+    lower = [make_run(one.base, 1, test=0.5, dev=0.5 + place / 100, overrides=one.changes) for place, one in enumerate(second)]
     book = write(tmp_path, lower)  # another dev set: higher figures on the given one say nothing
-    assert choose_best("cqa-a", book) == SECOND["cqa-a"][-1]
+    assert choose_best("cqa-a", book) == second[-1]
     titles = [grid.title for grid in grids_of("best", book) if "cqa-a" in grid.title]
     assert titles == ["Search, `cqa-a`, minilm", "Second round, by cross-validation, `cqa-a`, minilm"]
 
 
 def test_where_every_combination_was_run_each_level_is_judged_by_all_that_have_it(tmp_path):
-    (design,) = COMBINED["antique"]
+    (design,) = searches()["antique"].combined
     worth = [(0.02, 0.0), (0.0, 0.015), (0.0, 0.03, 0.01)]
     runs = []
     for combination, one in zip(design.combinations, design.candidates, strict=True):
         dev = 0.8 + sum(levels[place] for levels, place in zip(worth, combination, strict=True))
         lucky = 0.06 if combination == (1, 0, 2) else 0.0  # the highest of all figures, and one alone
-        for encoder in DECIDE:
+        for encoder in deciding_encoders():
             runs += [make_run(one.base, seed, 0.5, dev + lucky, encoder, one.changes) for seed in range(1, 11)]
     assert choose_best("antique", write(tmp_path, runs[:-11])) is None  # a tenth with minilm, and ten with mpnet, are missing
     book = write(tmp_path, runs[-11:])
@@ -393,7 +393,7 @@ def test_combinations_that_an_encoder_lacks_tilt_nothing():
 
 
 def test_combinations_decide_when_one_encoder_has_all_and_the_other_half(tmp_path):
-    design = COMBINED["pfcc-s"][0]
+    design = searches()["pfcc-s"].combined[0]
 
     def runs_of(places, encoder, seeds=range(1, 11)):
         chosen = [design.candidates[place] for place in places]
@@ -408,13 +408,13 @@ def test_combinations_decide_when_one_encoder_has_all_and_the_other_half(tmp_pat
     book = write(tmp_path, [*runs_of((4, 6), "mpnet", seeds=range(3, 11)), *runs_of((1,), "bert-base-uncased", seeds=(1,))])
     assert deciding("pfcc-s", book) == design and "By settings, not by candidates: `pfcc-s`" in make_page(book)
     assert "that do not decide yet" not in make_page(book)  # though the next step has some of these
-    fresh = COMBINED["pfcc-s"][1].candidate((1, 0, 0))
+    fresh = searches()["pfcc-s"].combined[1].candidate((1, 0, 0))
     book = write(tmp_path, [make_run(fresh.base, 1, 0.5, 0.5, "minilm", fresh.changes)])
     assert deciding("pfcc-s", book) == design and "For `pfcc-s` there are runs of combinations that do not" in make_page(book)
 
 
 def test_candidates_without_a_common_seed_are_not_compared(tmp_path):
-    first, second, third, *_ = SEARCH["stsb"]
+    first, second, third, *_ = searches()["stsb"].first
     runs = [make_run(first.base, seed, 0.5, 0.5, overrides=first.changes) for seed in (1, 2)]
     runs += [make_run(second.base, seed, 0.5, 0.6, overrides=second.changes) for seed in (2, 3)]
     runs += [make_run(third.base, 4, 0.5, 0.9, overrides=third.changes)]
@@ -423,21 +423,21 @@ def test_candidates_without_a_common_seed_are_not_compared(tmp_path):
 
 
 def test_a_candidate_of_two_rounds_is_one():
-    names = [candidate.name for candidate in all_candidates("antique")]
-    shared = set(SECOND["antique"]) & set(COMBINED["antique"][0].candidates)
-    assert (
-        len(names) == len(set(names)) == len(SEARCH["antique"]) + len(SECOND["antique"]) + 12 - len(shared) and len(shared) == 4
-    )
+    search = searches()["antique"]
+    names = [candidate.name for candidate in search.candidates]
+    shared = set(search.second) & set(search.combined[0].candidates)
+    assert len(shared) == 4
+    assert len(names) == len(set(names)) == len(search.first) + len(search.second) + 12 - len(shared)
 
 
 def test_candidates_are_compared_on_the_seeds_that_all_of_them_have(tmp_path):
-    runs = [make_run(candidate.base, 1, test=0.5, dev=0.5, overrides=candidate.changes) for candidate in SEARCH["stsb"]]
-    first, second, *_ = SEARCH["stsb"]
+    runs = [make_run(candidate.base, 1, test=0.5, dev=0.5, overrides=candidate.changes) for candidate in searches()["stsb"].first]
+    first, second, *_ = searches()["stsb"].first
     runs += [make_run(first.base, 2, test=0.9, dev=0.9, overrides=first.changes)]  # one more run, and a lucky one
     runs[1] = make_run(second.base, 1, test=0.5, dev=0.6, overrides=second.changes)
     book = write(tmp_path, runs)
     assert choose_best("stsb", book) == second
-    assert rank_candidates("stsb", book, "minilm", SEARCH["stsb"])[0][0] == second
+    assert rank_candidates("stsb", book, "minilm", searches()["stsb"].first)[0][0] == second
 
 
 def test_the_released_settings_stand_beside_those_of_the_text(tmp_path):
@@ -447,21 +447,21 @@ def test_the_released_settings_stand_beside_those_of_the_text(tmp_path):
     assert row[0] == "`released/stsb/bsc`" and row[3:5] == ("0.8000 ± 0.0000", "0.8000 ± 0.0000")
 
 
-@pytest.mark.parametrize("task", SEARCH)
+@pytest.mark.parametrize("task", searches())
 def test_the_shipped_best_recipe_is_the_winner_on_dev(task):
-    shipped = f"{task}/best" in shipped_recipes()
+    shipped = f"{task}/best" in row_names()
     winner = choose_best(task, Book(ROOT / "results"))
     if winner is not None:
-        assert shipped, f"the search is done: write recipes/{task}/best.toml with the settings of {winner.name}"
-        best = settings_key(as_chosen(read_recipe(f"{task}/best")))
+        assert shipped, f"the search is done: write lab/recipes/{task}/best.toml with the settings of {winner.name}"
+        best = settings_key(as_chosen(read_row(f"{task}/best")))
         assert best == settings_key(winner.recipe()), f"the winner is {winner.name}"
     elif shipped:
-        best = settings_key(as_chosen(read_recipe(f"{task}/best")))
-        assert best in {settings_key(candidate.recipe()) for candidate in all_candidates(task)}
+        best = settings_key(as_chosen(read_row(f"{task}/best")))
+        assert best in {settings_key(candidate.recipe()) for candidate in searches()[task].candidates}
 
 
 def test_a_recipe_that_is_trained_on_dev_shows_the_dev_score_that_it_was_chosen_by(tmp_path):
-    joined = read_recipe("pfcc-s/best").model_copy(update={"dev": "joined"})
+    joined = read_row("pfcc-s/best").model_copy(update={"dev": "joined"})
     runs = [make_run("pfcc-s/best", seed, test=0.7, dev=0.6, overrides=["dev=rotating"]) for seed in (1, 2)]
     runs += [make_run("pfcc-s/best", seed, test=0.8, dev=1.0, overrides=["dev=joined"]) for seed in (1, 2)]
     row = best_row(joined, ("HP@1", "test"), write(tmp_path, runs), "minilm")
@@ -469,8 +469,8 @@ def test_a_recipe_that_is_trained_on_dev_shows_the_dev_score_that_it_was_chosen_
 
 
 def test_the_page_of_results_is_current():
-    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    assert page == make_page(Book(ROOT / "results")), "the records have changed: make results writes docs/results.md again"
+    page = (ROOT / "results.md").read_text(encoding="utf-8")
+    assert page == make_page(Book(ROOT / "results")), "the records have changed: make results writes lab/results.md again"
 
 
 def test_the_tables_are_printed_for_people_too():
@@ -479,11 +479,11 @@ def test_the_tables_are_printed_for_people_too():
 
 
 def test_an_unknown_table_is_refused(tmp_path):
-    with pytest.raises(UserError, match="there is no table '9'; known: 1, 2, 3, 4, 5, 6, open, best"):
+    with pytest.raises(UserError, match="there is no table '9'; known: 1, 2, 3, 4, 5, discussion, open, best"):
         rows_of("9", Book(tmp_path))
     with pytest.raises(UserError, match="unknown preset 'code'"):
         rows_of("1", Book(tmp_path), "code")
 
 
 def test_the_rows_of_the_paper_are_the_rows_of_the_tables():
-    assert {name for names in TABLES.values() for name in names} == set(PUBLISHED)
+    assert set(all_rows()) == set(published())

@@ -87,7 +87,7 @@ TASK = own_task("a", "b")
 
 def open_folder(path, recipe=RECIPE, seed=1, task=TASK, **how):
     """As a training does it."""
-    folder, asked = RunFolder(path), ask_for(recipe, seed, task)
+    folder, asked = RunFolder(path), ask_for(recipe, seed, task.fingerprint(recipe.extra_splits))
     folder.check(asked, **how)
     folder.begin(asked, overwrite=how.get("overwrite", False))
     return folder

@@ -1,0 +1,48 @@
+"""Train what has no record yet, many runs at once, and file what comes out: records, and the scores of test queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from lab.plan import job_key, record_key
+from lab.queries import FOLDER, append_queries, score_queries
+from pairtune import UserError
+from pairtune.runs.evidence import EVIDENCE, read_evidence
+from pairtune.runs.record import Run, append_record, read_records
+from pairtune.tune.job import Job, encoder_name
+from pairtune.tune.queue import run_jobs, threads_for
+from pairtune.tune.worker import Setup
+
+
+def missing_jobs(jobs: Iterable[Job], results: Path) -> list[Job]:
+    """The runs that have no record with scores on test: none of the same settings, encoder and seed, whatever its name."""
+    records = read_records(results) if any(results.glob("*.jsonl")) else []
+    done = {record_key(run) for run in records if "test" in run.after}
+    return [job for job in jobs if job_key(job) not in done]
+
+
+def reproduce(
+    jobs: Sequence[Job], *, workers: int, out: Path, results: Path, keep_models: bool = False, checkpoints: bool = True
+) -> dict[Job, str]:
+    """Train the runs that have no record with test scores in `results` yet, and append theirs; what failed, with the reason."""
+    if not jobs:
+        raise UserError("no runs to make: give at least one seed")
+    missing = missing_jobs(jobs, results)
+    setup = Setup(out, threads=threads_for(workers, len(missing)), keep_models=keep_models, checkpoints=checkpoints)
+    filed = len(jobs) - len(missing)
+    return run_jobs(missing, workers=workers, setup=setup, file=filing(results, out), done_before=filed)
+
+
+def filing(results: Path, out: Path) -> Callable[[Job, Run], None]:
+    """What takes the record of a finished run: the queries go first, because a record says that a run is finished."""
+
+    def file_run(job: Job, run: Run) -> None:
+        name = f"{encoder_name(job.recipe.encoder)}.jsonl"
+        evidence = read_evidence(job.folder(out) / EVIDENCE)
+        scores = None if evidence is None else score_queries(evidence, run.metric)
+        if scores is not None:
+            append_queries(results / FOLDER / name, job_key(job), run.metric, scores)
+        append_record(results / name, run)
+
+    return file_run
