@@ -25,6 +25,7 @@ _HOMES = {
     "load_encoder": "pairtune.encoders.loading",
     "UserError": "pairtune.errors",
     "load_task": "pairtune.data.datasets",
+    "read_pairs": "pairtune.data.tables",
     "read_recipe": "pairtune.runs.recipe",
     "run": "pairtune.train",
 }

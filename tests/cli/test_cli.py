@@ -109,7 +109,7 @@ def test_train_evaluate_score_and_search_in_a_row(tmp_path, pairs_csv, tiny_enco
     summary = json.loads(call("train", *columns, *quick, "--out", tmp_path / "run", "--json"))
     assert summary["metric"] == "Spearman" and summary["mean"] > 0
     model = tmp_path / "run" / "model"
-    scores = json.loads(call("evaluate", model, *columns, "--json"))
+    scores = json.loads(call("evaluate", model, *columns, "--split", "test", "--json"))
     assert scores["Spearman"] == pytest.approx(summary["mean"], abs=1e-4)
     near, far = (
         float(call("score", model, "--left", "how much is 3 plus 3", "--right", right))
@@ -159,13 +159,35 @@ def test_the_folder_of_a_run_is_no_encoder_but_says_where_it_is(tmp_path, tiny_e
     assert float(call("score", tmp_path / "run", "--left", "a", "--right", "a")) == pytest.approx(1)
 
 
-def test_evaluate_says_what_it_saw_in_ones_own_pairs(tmp_path, tiny_encoder):
+def test_evaluate_scores_the_whole_file_and_says_what_it_saw(tmp_path, tiny_encoder):
     path = tmp_path / "mine.csv"
     rows = [f"question {row},answer {row % 7},{row % 2 + 1}\r\n" for row in range(60)]
     path.write_text("left,right,label\r\n" + "".join(rows) + ",,\r\n  \r\n", newline="")  # as spreadsheets leave it
-    result = CliRunner().invoke(app, ["evaluate", tiny_encoder, "--data", str(path), "--label", "label"])
+    result = CliRunner().invoke(app, ["evaluate", tiny_encoder, "--data", str(path), "--json"])
     assert result.exit_code == 0
-    assert "mine: labels" in result.stderr and "mine: split by left text: 48 train, 6 dev, 6 test" in result.stderr
+    found = json.loads(result.stdout)
+    assert found["pairs"] == 60 and "F1" not in found and "F1@best" in found
+    assert "mine: labels" in result.stderr and "mine: as given: 60 test" in result.stderr
+    held_out = CliRunner().invoke(app, ["evaluate", tiny_encoder, "--data", str(path), "--split", "test", "--json"])
+    assert json.loads(held_out.stdout)["pairs"] == 6
+    assert "mine: split by left text: 48 train, 6 dev, 6 test" in held_out.stderr
+    both = json.loads(call("evaluate", tiny_encoder, "--test", path, "--dev", path, "--json"))
+    assert both["F1"] == both["F1@best"], "the threshold comes from --dev, here the same pairs"
+
+
+def test_several_files_of_data_are_all_scored(tmp_path, tiny_encoder):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.csv").write_text("left,right\n" + "".join(f"{name} {i},a {name} {i}\n" for i in range(9)))
+    words = ["evaluate", tiny_encoder, "--data", tmp_path / "one.csv", "--data", tmp_path / "two.csv", "--json"]
+    assert json.loads(call(*words))["queries"] == 18
+    assert json.loads(call("evaluate", tiny_encoder, "--data", tmp_path / "*.csv", "--json"))["pairs"] == 18
+
+
+def test_metrics_take_a_file_of_ones_own(tmp_path):
+    (tmp_path / "p.csv").write_text("query,answer,relevance\n" + "".join(f"q{i // 2},a{i},{i % 2}\n" for i in range(40)))
+    (tmp_path / "scores.txt").write_text("\n".join(str(i % 2) for i in range(40)))
+    found = json.loads(call("metrics", "--data", tmp_path / "p.csv", "--scores", tmp_path / "scores.txt", "--json"))
+    assert found == {"pairs": 40, "queries": 20, "MAP": 1.0, "MRR": 1.0, "P@1": 1.0}
 
 
 def test_inspect_looks_at_ones_own_pairs_without_a_recipe(tmp_path, tiny_encoder):
@@ -207,7 +229,7 @@ def test_settings_are_printed_with_what_they_are():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["train", "stsb/comb"], "unknown recipe 'stsb/comb'"),
+        (["train", "own/label"], "unknown recipe 'own/label'; did you mean own/labelled?"),
         (["train"], "nothing to train: name a recipe"),
         (["train", "own/labelled", "--set", "loss.heat=3"], "loss.heat is not a setting; known here: kind, temperature"),
         (["train", "own/labelled", "--seeds", "one"], "--seeds 'one': expected whole numbers"),
@@ -217,6 +239,10 @@ def test_settings_are_printed_with_what_they_are():
         (["train", "own/labelled", "--seeds", "1,,2"], "--seeds '1,,2': expected whole numbers from 0 on, separated by commas"),
         (["train", "own/labelled", "--seeds", "1,1"], "each once"),
         (["train", "own/labelled", "--seeds", "-1"], "whole numbers from 0 on"),
+        (["evaluate", "minilm", "stdlib", "--left", "q"], "--left is about pairs of your own: give them with --data FILE"),
+        (["evaluate", "minilm", "--data", "a.csv", "--test", "b.csv"], "--data and --test both name the pairs to score"),
+        (["train", "--test", "b.csv"], "--dev and --test go with --train FILE or --data FILE"),
+        (["train", "--data", "a.csv", "--train", "b.csv"], "--data and --train both name the pairs to train on"),
         (["score", "minilm"], "nothing to score: give both --left TEXT and --right TEXT, or a file"),
         (["score", "minilm", "--left", "a"], "nothing to score"),
         (["metrics", "stdlib", "--scores", "none.txt"], "none.txt: could not be read"),
@@ -246,7 +272,7 @@ def test_a_process_ends_with_the_message_and_debug_shows_where_an_error_came_fro
         (b"question,reply\na,b\n", "answer"),
         (b"question,answer,score\na,b,high\n", "line 2"),
         (b"question,answer,score\na,b,nan\n", "line 2"),
-        (b"question,answer,score\na\xff,b,1\n", "line 2"),
+        (b"question,answer,score\na\x81,b,1\n", "line 2"),
         (b"question,answer,score\n" + b"".join(b"q%d,a%d,0\n" % (n, n) for n in range(30)), "positive"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A user's own data: read in four formats, labels understood, split without leaks, mistakes named with their line."""
+"""A user's own data: read in every format, labels understood, split without leaks, mistakes named with their line."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
 import pytest
+from datasets import Dataset, DatasetDict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pairtune.data.labels import rescale
-from pairtune.data.tables import read_pairs, read_table, read_texts, split_by_left
+from pairtune.data.splits import split_by_left
+from pairtune.data.tables import read_sides, read_table, read_texts
 from pairtune.errors import UserError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20).filter(lambda text: text.strip())
@@ -44,27 +49,109 @@ def everything(task):
 # formats
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
-def test_the_four_formats_give_the_same_task(tmp_path, ending):
-    frame = pd.DataFrame(labelled([i % 2 for i in range(60)], each=2))
-    path = tmp_path / f"pairs.{ending}"
+def write_as(ending: str, frame: pd.DataFrame, folder: Path) -> Path:
+    path = folder / f"pairs.{ending}"
     {
         "csv": lambda: frame.to_csv(path, index=False),
+        "csv.gz": lambda: frame.to_csv(path, index=False),
+        "csv.zst": lambda: frame.to_csv(path, index=False),
         "tsv": lambda: frame.to_csv(path, index=False, sep="\t"),
+        "tsv.gz": lambda: frame.to_csv(path, index=False, sep="\t"),
         "jsonl": lambda: frame.to_json(path, orient="records", lines=True),
+        "jsonl.zst": lambda: frame.to_json(path, orient="records", lines=True),
+        "json": lambda: frame.to_json(path, orient="records"),
+        "json.gz": lambda: frame.to_json(path, orient="records"),
         "parquet": lambda: frame.to_parquet(path, index=False),
+        "arrow": lambda: pa.feather.write_feather(frame, path),
+        "xlsx": lambda: frame.to_excel(path, index=False),
+        "dataset": lambda: Dataset.from_pandas(frame, preserve_index=False).save_to_disk(path),
     }[ending]()
+    return path
+
+
+PLAIN = ["csv", "tsv", "jsonl", "json", "parquet", "arrow", "xlsx", "dataset"]
+FORMATS = [*PLAIN, "csv.gz", "csv.zst", "tsv.gz", "jsonl.zst", "json.gz"]
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_all_formats_give_the_same_task(tmp_path, ending):
+    frame = pd.DataFrame(labelled([i % 2 for i in range(60)], each=2))
+    path = write_as(ending, frame, tmp_path)
     task = read_table(path, "q", "a", "y")
     assert (len(task.train), len(task.dev), len(task.test)) == (48, 6, 6)
     assert everything(task)["question 3", "answer 7"] == (1, 1)
     assert task.name == "pairs" and task.kind == "ranking" and task.metric == "MAP" and task.source == str(path)
 
 
+def test_the_stream_format_of_arrow_is_read_too(tmp_path):
+    table = pa.table({"left": ["a", "b"], "right": ["x", "y"]})
+    with pa.ipc.new_stream(tmp_path / "p.arrow", table.schema) as stream:
+        stream.write_table(table)
+    assert read_sides(tmp_path / "p.arrow") == (["a", "b"], ["x", "y"])
+
+
+def test_a_folder_of_several_splits_is_split_as_it_says(tmp_path):
+    parts = {
+        name: Dataset.from_dict({"left": [f"{name} {i}" for i in range(4)], "right": ["x"] * 4})
+        for name in ("train", "validation", "test")
+    }
+    DatasetDict(parts).save_to_disk(tmp_path / "mine")
+    task = read_table(tmp_path / "mine")
+    assert [part.left[0] for part in (task.train, task.dev, task.test)] == ["train 0", "validation 0", "test 0"]
+    (tmp_path / "other").mkdir()
+    with pytest.raises(UserError, match="other: a folder, but not one that datasets' save_to_disk wrote"):
+        read_table(tmp_path / "other")
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json", "parquet"])
+def test_nested_fields_are_named_by_their_path(tmp_path, ending):
+    records = [{"query": {"text": f"q{i}", "id": i}, "hit": {"doc": {"body": f"a{i}"}}} for i in range(3)]
+    path = tmp_path / f"p.{ending}"
+    if ending == "parquet":
+        pa.parquet.write_table(pa.Table.from_pylist(records), path)
+    else:
+        path.write_text("\n".join(map(json.dumps, records)) if ending == "jsonl" else json.dumps(records))
+    assert read_sides(path, "query.text", "hit.doc.body") == (["q0", "q1", "q2"], ["a0", "a1", "a2"])
+    with pytest.raises(
+        UserError, match=r"which columns .* query\.text, query\.id, hit\.doc\.body; say for example --left query\.text"
+    ):
+        read_sides(path)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "note"),
+    [("utf-16", "p.csv: read as UTF-16"), ("latin-1", "p.csv: read as Windows-1252 (Latin-1): line 2 is not valid UTF-8")],
+)
+def test_other_encodings_are_recognized_and_said(tmp_path, encoding, note):
+    path = tmp_path / "p.csv"
+    path.write_text("left,right\n" + "".join(f"café {i},été {i}\n" for i in range(20)), encoding=encoding)
+    task = read_table(path)
+    assert task.notes[0] == note and "café 3" in {left for left, _ in everything(task)}
+
+
+def test_semicolons_and_decimal_commas_are_understood_and_said(tmp_path):
+    path = tmp_path / "p.csv"
+    path.write_text("left;right;score\n" + "".join(f"a{i}, b;x{i};0,{i % 4 * 25:02}\n" for i in range(40)))
+    task = read_table(path)
+    assert task.notes[0] == "p.csv: fields are separated by ;"
+    assert everything(task)["a3, b", "x3"] == (0.75, 0.75)
+
+
+def test_one_sheet_of_several_is_read_and_said(tmp_path):
+    with pd.ExcelWriter(tmp_path / "p.xlsx") as book:
+        for name in ("mine", "other"):
+            pd.DataFrame({"left": [f"{name} {i}" for i in range(20)], "right": range(20)}).to_excel(
+                book, sheet_name=name, index=False
+            )
+    task = read_table(tmp_path / "p.xlsx", label=False)
+    assert task.notes[0] == "p.xlsx: read the sheet 'mine', the first of 2" and ("mine 3", "3") in everything(task)
+
+
 @QUICK
 @given(texts=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=8))
 def test_any_text_survives_csv(tmp_path, texts):
     path = write_csv(tmp_path / "any.csv", [{"left": left, "right": right} for left, right in texts])
-    assert read_pairs(path, "left", "right") == ([left for left, _ in texts], [right for _, right in texts])
+    assert read_sides(path, "left", "right") == ([left for left, _ in texts], [right for _, right in texts])
 
 
 @QUICK
@@ -73,7 +160,7 @@ def test_any_text_survives_jsonl(tmp_path, texts):
     path = tmp_path / "any.jsonl"
     lines = [json.dumps({"left": left, "right": right}, ensure_ascii=False) for left, right in texts]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="")
-    assert read_pairs(path, "left", "right") == ([left for left, _ in texts], [right for _, right in texts])
+    assert read_sides(path, "left", "right") == ([left for left, _ in texts], [right for _, right in texts])
 
 
 @pytest.mark.parametrize(
@@ -88,7 +175,7 @@ def test_any_text_survives_jsonl(tmp_path, texts):
 def test_a_tsv_is_read_with_quoting_only_where_that_makes_sense(tmp_path, text, lefts):
     path = tmp_path / "pairs.tsv"
     path.write_text(text)
-    assert read_pairs(path, "l", "r")[0] == lefts
+    assert read_sides(path, "l", "r")[0] == lefts
 
 
 def test_a_text_of_100_000_characters_is_accepted_and_so_is_a_longer_one(tmp_path):
@@ -101,7 +188,7 @@ def test_a_text_of_100_000_characters_is_accepted_and_so_is_a_longer_one(tmp_pat
 def test_a_byte_order_mark_and_blank_lines_are_no_columns(tmp_path):
     path = tmp_path / "excel.csv"
     path.write_bytes("\ufeffq,a\r\n\r\nhello,world\r\n\r\n".encode())
-    assert read_pairs(path, "q", "a") == (["hello"], ["world"])
+    assert read_sides(path, "q", "a") == (["hello"], ["world"])
 
 
 def test_a_corpus_is_lines_or_a_column(tmp_path):
@@ -128,10 +215,9 @@ def test_pairs_that_occur_again_are_counted_and_contradictions_too(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("p.csv", b"", r"p\.csv: the file is empty; expected a header line with the columns q, a, y"),
+        ("p.csv", b"", r"p\.csv: the file is empty; expected a header line with the names of the columns"),
         ("p.csv", b"q,a,y\n", r"p\.csv: there are no records in it"),
         ("p.csv", b"q,answer,y\n1,2,1\n", r"p\.csv: no column 'a'; the columns are: q, answer, y"),
-        ("p.csv", b"q;a;y\n1;2;1\n", r"the columns are: q;a;y \(the file is separated by semicolons: save it with commas"),
         ("p.csv", b"Q, a ,y\n1,2,1\n", r"no column 'q'; .* \('Q' is written differently\)"),
         ("p.csv", b"how,so,1\n1,2,1\n", r"the columns are: how, so, 1 \(the first line must name the columns\)"),
         (
@@ -147,7 +233,12 @@ def test_pairs_that_occur_again_are_counted_and_contradictions_too(tmp_path):
         ("p.csv", b"q,a,y\nx,y,1\nx,y,NaN\n", r"p\.csv line 3: the label is nan, expected a finite number"),
         ("p.csv", b"q,a,y\nx,y,-inf\n", r"p\.csv line 2: the label is -inf"),
         ("p.csv", b"q,a,y\nx,y,1\nx,  ,1\n", r"p\.csv line 3: column 'a' is empty"),
-        ("p.csv", b"q,a,y\nx,y,1\nx,caf\xe9,1\n", r"p\.csv line 3: not valid UTF-8 \(byte 0xe9\); save the file as UTF-8"),
+        (
+            "p.csv",
+            "q,a,y\nö,ü,1\nx,caf".encode() + b"\xe9,1\n",
+            r"p\.csv line 3: not valid UTF-8 \(byte 0xe9\), though most of the file is; it is damaged: save it as UTF-8",
+        ),
+        ("p.csv", b"q,a,y\nx,caf\x81,1\n", r"p\.csv line 2: not valid UTF-8 \(byte 0x81\), and no Windows-1252"),
         ("p.csv", b'q,a,y\nx,y,1\n"never closed,y,1\n', r"p\.csv line 3: unexpected end of data"),
         ("p.csv", b'q,a,y\n"a" b,y,1\n', r"p\.csv line 2: ',' expected after '\"'"),
         ("p.tsv", b"q\ta\ty\nx\ty\t1\nx\ty\n", r"p\.tsv line 3: 2 fields, but the header has 3"),
@@ -159,7 +250,11 @@ def test_pairs_that_occur_again_are_counted_and_contradictions_too(tmp_path):
         ("p.jsonl", b'{"q": "x", "a": "y", "y": null}\n', r"p\.jsonl line 1: the label is None"),
         ("p.jsonl", b"", r"p\.jsonl: there are no records"),
         ("p.parquet", b"PAR1 not really", r"p\.parquet: not a readable Parquet file"),
-        ("p.xlsx", b"", r"p\.xlsx: the ending '\.xlsx' is not known; give a file that ends in \.csv, \.tsv, \.jsonl, \.parquet"),
+        ("p.json", b'[{"q": "x", "a": "y", "y": 1},\n {"q": "x", "a": "z"}]', r"p\.json record 2: no 'y'; the keys are: q, a"),
+        ("p.json", b'[{"q": "x",\n "a" "y"}]', r"p\.json line 2: not valid JSON"),
+        ("p.arrow", b"ARROW1 not really", r"p\.arrow: not a readable Arrow file"),
+        ("p.xlsx", b"", r"p\.xlsx: not a readable \.xlsx file"),
+        ("p.doc", b"", r"p\.doc: the ending '\.doc' is not known; give a file that ends in \.csv, \.tsv, \.jsonl"),
     ],
 )
 def test_a_mistake_is_named_with_its_file_and_line(tmp_path, name, content, message):
@@ -184,7 +279,7 @@ def test_parquet_names_the_row_and_the_columns(tmp_path):
 
 def test_a_pair_needs_two_columns(tmp_path):
     with pytest.raises(UserError, match=r"left and right are both column 'q'"):
-        read_table(tmp_path / "p.csv", "q", "q")
+        read_table(write_csv(tmp_path / "p.csv", labelled([1, 0])), "q", "q")
 
 
 # labels
@@ -275,7 +370,9 @@ def test_the_kind_can_be_given(tmp_path):
     assert read_table(path, "q", "a", "y", kind="regression").metric == "Spearman"
     assert read_table(path, "q", "a", "y", kind="retrieval", seed=1).test.corpus
     with pytest.raises(UserError, match=r"a classification task needs labels of both kinds"):
-        read_table(path, "q", "a", kind="classification")
+        read_table(path, "q", "a", False, kind="classification")
+    with pytest.raises(UserError, match=r"unknown kind 'rank'; known: classification, ranking, regression, retrieval"):
+        read_table(path, "q", "a", "y", kind="rank")
 
 
 # split
@@ -323,4 +420,8 @@ def test_a_split_without_both_classes_is_refused(tmp_path):
 
 def test_what_was_done_is_noted(tmp_path):
     task = read_table(write_csv(tmp_path / "p.csv", labelled(list(range(1, 6)) * 12)), "q", "a", "y")
-    assert task.notes == ("labels: 1 to 5 laid on 0 to 1, as (label − 1) / 4", "split by left text: 48 train, 6 dev, 6 test")
+    assert task.notes == (
+        "labels: 1 to 5 laid on 0 to 1, as (label − 1) / 4",
+        "regression: 5 different labels, and only 0 of 60 left texts have a list of grades",
+        "split by left text: 48 train, 6 dev, 6 test",
+    )

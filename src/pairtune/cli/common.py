@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,11 +25,6 @@ WIDE = 140  # columns of a table that goes to a file or a pipe, where no window 
 screen = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE)
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of text, for programs.")]
-DataFile = Annotated[Path | None, typer.Option("--data", help="Your own pairs: .csv, .tsv, .jsonl or .parquet.")]
-LeftColumn = Annotated[str, typer.Option("--left", help="With --data: the column of the left text.")]
-RightColumn = Annotated[str, typer.Option("--right", help="With --data: the column of the right text.")]
-LabelColumn = Annotated[str | None, typer.Option("--label", help="With --data: the column of the label; none: all are positive.")]
-Split = Annotated[str, typer.Option(help="train, dev, test, or an extra split of the task.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -58,15 +52,8 @@ def share_cores() -> None:
         os.environ["GOMP_SPINCOUNT"] = "1000"
 
 
-def read_own_data(data: Path | None, left: str, right: str, label: str | None) -> Task | None:
-    """The user's own pairs as a task, where there are any."""
-    from pairtune.data.tables import read_table
-
-    return None if data is None else read_table(data, left, right, label or None)
-
-
 def say_notes(task: Task | None) -> None:
-    """What was seen in the user's own pairs: their labels, and how they were split."""
+    """What was seen in the user's own pairs: their columns, labels and kind, and how they were split."""
     from pairtune.progress import say
 
     if task is not None:
@@ -110,6 +97,6 @@ def stop(message: str) -> typer.Exit:
 def print_scores(values: dict[str, float], as_json: bool) -> None:
     """Figures by name: a JSON object, or a line each."""
     if as_json:
-        print(json.dumps({name: round(value, 6) for name, value in values.items()}))
+        print(json.dumps({name: value if isinstance(value, int) else round(value, 6) for name, value in values.items()}))
     else:
-        print("\n".join(f"{name:<10} {value:.4f}" for name, value in values.items()))
+        print("\n".join(f"{name:<10} {value:{',' if isinstance(value, int) else '.4f'}}" for name, value in values.items()))

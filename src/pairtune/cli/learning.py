@@ -11,19 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pairtune.cli.common import (
-    DataFile,
     JsonFlag,
-    LabelColumn,
-    LeftColumn,
-    RightColumn,
     app,
     choose_task,
     parse_seeds,
-    read_own_data,
     say_notes,
     screen,
     stop,
 )
+from pairtune.cli.options import OwnData, takes_data
 from pairtune.errors import UserError
 from pairtune.progress import say
 
@@ -36,6 +32,7 @@ FEW = 200  # test pairs: below, the terminal points to the intervals
 
 
 @app.command()
+@takes_data
 def train(
     recipe: Annotated[
         str | None, typer.Argument(help="A .toml file, or a shipped recipe such as stsb/combo; with --data it may be left out.")
@@ -48,20 +45,17 @@ def train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Throw away what is in the folder.")] = False,
-    data: DataFile = None,
-    left: LeftColumn = "left",
-    right: RightColumn = "right",
-    label: LabelColumn = None,
+    own: OwnData = OwnData(),  # noqa: B008
     as_json: JsonFlag = False,
 ) -> None:
     """Train a recipe, one run per seed, and keep the model that is best on dev."""
     from pairtune.train import run_seeds
 
-    task = read_own_data(data, left, right, label)
+    task = own.read()
     overrides = [*(settings or ()), *([f"encoder={json.dumps(model)}"] if model else ())]
     overrides += [f"seeds={parse_seeds(seeds)}"] if seeds is not None else []
     chosen = choose_recipe(recipe, task, overrides, "train")
-    folder = out or Path("runs") / (chosen.name.replace("/", "-") if data is None else data.stem)
+    folder = out or Path("runs") / (chosen.name.replace("/", "-") if task is None else own.name())
     if resume and not any(folder.glob("seed-*/recipe.json")):
         say(f"there is nothing to resume in {folder}: training from the beginning")
     try:
@@ -99,26 +93,24 @@ def recipes(
 
 
 @app.command()
+@takes_data
 def inspect(
     recipe: Annotated[
         str | None, typer.Argument(help="A .toml file, or a shipped recipe such as cqa-a/bsc; with --data it may be left out.")
     ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: order.group=4")] = None,
     pairs: Annotated[int, typer.Option(help="Look at that many training pairs, 0 for all.")] = 5000,
-    data: DataFile = None,
-    left: LeftColumn = "left",
-    right: RightColumn = "right",
-    label: LabelColumn = None,
+    own: OwnData = OwnData(),  # noqa: B008
     as_json: JsonFlag = False,
 ) -> None:
     """Show what the batches of each order are like, before training anything."""
     from pairtune.data.inspection import inspect_recipe
     from pairtune.report.orders import describe_hardest, summarize_orders, table_of_orders
 
-    own = read_own_data(data, left, right, label)
-    say_notes(own)
-    chosen = choose_recipe(recipe, own, settings or (), "inspect")
-    material, found = inspect_recipe(chosen, own or choose_task(chosen.task, None), pairs)
+    task = own.read()
+    say_notes(task)
+    chosen = choose_recipe(recipe, task, settings or (), "inspect")
+    material, found = inspect_recipe(chosen, task or choose_task(chosen.task, None), pairs)
     if as_json:
         print(json.dumps(summarize_orders(found)))
         return

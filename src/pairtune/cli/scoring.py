@@ -11,24 +11,26 @@ import typer
 from rich.table import Table
 
 from pairtune.cli.common import (
-    DataFile,
     JsonFlag,
-    LabelColumn,
-    LeftColumn,
-    RightColumn,
-    Split,
     app,
     choose_task,
     print_scores,
-    read_own_data,
     say_notes,
     screen,
 )
+from pairtune.cli.options import OwnData, takes_data
 from pairtune.errors import UserError
+from pairtune.progress import say
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from pairtune.data.pairs import Task
+
+Part = Annotated[
+    str | None,
+    typer.Option("--split", help="train, dev, test, or an extra split of the task; without, test, or a file of your own whole."),
+]
 Quick = Annotated[
     bool,
     typer.Option(
@@ -60,49 +62,63 @@ def tasks(as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@takes_data
 def evaluate(
     model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
     task: Annotated[str | None, typer.Argument(help="A task, unless --data is given.")] = None,
-    split: Split = "test",
-    data: DataFile = None,
-    left: LeftColumn = "left",
-    right: RightColumn = "right",
-    label: LabelColumn = None,
+    split: Part = None,
+    own: OwnData = OwnData(),  # noqa: B008
     quick: Quick = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Score a model on a split of a task."""
-    own = read_own_data(data, left, right, label)
-    say_notes(own)
-    chosen = choose_task(task, own)
+    """Score a model on a split of a task, or on all pairs of a file."""
+    chosen, split = choose_scored(task, own, split)
     from pairtune.sbert.evaluator import evaluate_task
 
-    print_scores(evaluate_task(load(model, quick), chosen, [split])[split], as_json)
+    print_scores(count_scored(chosen, split) | evaluate_task(load(model, quick), chosen, [split])[split], as_json)
 
 
 @app.command()
+@takes_data
 def metrics(
-    task: Annotated[str, typer.Argument(help="The task whose split was scored.")],
     scores: Annotated[
         Path, typer.Option(help="One number per line in the split's order (in a search: query by query), or .npy.")
     ],
-    split: Split = "test",
+    task: Annotated[str | None, typer.Argument(help="The task whose split was scored, unless --data is given.")] = None,
+    split: Part = None,
     dev_scores: Annotated[Path | None, typer.Option(help="Scores of the dev split: the threshold of F1 is chosen there.")] = None,
+    own: OwnData = OwnData(),  # noqa: B008
     as_json: JsonFlag = False,
 ) -> None:
     """Score any system's numbers, so that BM25 or a cross-encoder stands on the same footing."""
     from pairtune.data.files import read_scores
     from pairtune.metrics import best_threshold, score_split
 
-    chosen = choose_task(task, None)
+    chosen, split = choose_scored(task, own, split)
     pairs = chosen.split(split)
     threshold = None
     if dev_scores is not None and "F1" in chosen.metrics:
         threshold = best_threshold(read_scores(dev_scores, chosen.dev), chosen.dev.positives(chosen.positive_above))
     values = score_split(pairs.gold(chosen.positive_above), read_scores(scores, pairs), chosen.metrics, threshold=threshold)
-    print_scores(values, as_json)
-    if "F1" in chosen.metrics and threshold is None:
+    print_scores(count_scored(chosen, split) | values, as_json)
+    if chosen.kind == "classification" and threshold is None:
         print("F1 needs a threshold from dev: give --dev-scores; F1@best is chosen on the scored set itself", file=sys.stderr)
+
+
+def choose_scored(task: str | None, own: OwnData, split: str | None) -> tuple[Task, str]:
+    """What is scored: a split of a task (test unless named), or one's own pairs, whole unless a split of them is named."""
+    found = own.read_whole() if split is None else own.read()
+    say_notes(found)
+    if found is not None and split is None:
+        say("all pairs are scored; --split test scores only those that training on the same file holds out")
+    return choose_task(task, found), split or "test"
+
+
+def count_scored(task: Task, split: str) -> dict[str, float]:
+    """How many pairs and queries stand behind the figures."""
+    pairs = task.split(split)
+    queries = {"queries": len(set(pairs.query.tolist()))} if task.kind in ("ranking", "retrieval") else {}
+    return {"pairs": len(pairs), **queries}
 
 
 @app.command()
@@ -115,11 +131,11 @@ def score(
     as_json: JsonFlag = False,
 ) -> None:
     """Print the score of a pair of texts, or of every pair of a file, one per line."""
-    from pairtune.data.tables import read_pairs
+    from pairtune.data.tables import read_sides
 
     if file is None and not (left.strip() and right.strip()):
         raise UserError("nothing to score: give both --left TEXT and --right TEXT, or a file of pairs")
-    lefts, rights = read_pairs(file, left or "left", right or "right") if file else ([left], [right])
+    lefts, rights = read_sides(file, left or None, right or None) if file else ([left], [right])
     from pairtune.encoders.embedding import score_pairs
 
     values = [round(float(value), 6) for value in score_pairs(load(model, quick), lefts, rights)]

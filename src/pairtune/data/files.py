@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Iterator, Sequence
@@ -13,8 +14,9 @@ import numpy as np
 
 from pairtune.data.pairs import PairSet
 from pairtune.errors import UserError
-from pairtune.progress import track
+from pairtune.progress import say
 
+COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 LONGEST_FIELD = 2**31 - 1  # csv stops at 131,072 characters, and one long text is no mistake
 
 
@@ -43,48 +45,94 @@ def need_file(folder: Path, *names: str) -> Path:
     return path
 
 
-def read_text(path: Path) -> str:
-    """The whole file as text: UTF-8, with or without a byte-order mark."""
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, unpacked if its name says that it is compressed."""
     try:
-        content = path.read_bytes()
+        if path.suffix.lower() not in COMPRESSED:
+            return path.read_bytes()
+        import pyarrow as pa
+
+        with pa.input_stream(str(path), compression=COMPRESSED[path.suffix.lower()]) as stream:
+            return stream.read()
     except OSError as problem:
-        raise UserError(f"{path}: could not be read ({problem.strerror}); give the path of a file") from problem
+        reason = problem.strerror or str(problem).splitlines()[0]
+        raise UserError(f"{path}: could not be read ({reason}); give the path of a file") from problem
+
+
+def decode(path: Path, content: bytes) -> tuple[str, tuple[str, ...]]:
+    """The content as text, and what to say of its encoding: UTF-8, UTF-16 with a byte-order mark, or Windows-1252 (Latin-1)."""
     if content.startswith(b"PK\x03\x04"):
         raise UserError(f"{path}: a spreadsheet or an archive, whatever its name says; save the sheet as CSV (UTF-8)")
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return content.decode("utf-16"), ("read as UTF-16",)
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8-sig"), ()
     except UnicodeDecodeError as problem:
-        line = problem.object.count(b"\n", 0, problem.start) + 1
-        byte = problem.object[problem.start]
-        raise UserError(f"{path} line {line}: not valid UTF-8 (byte 0x{byte:02x}); save the file as UTF-8") from problem
+        return _decode_western(path, problem)
+
+
+def _decode_western(path: Path, problem: UnicodeDecodeError) -> tuple[str, tuple[str, ...]]:
+    """What is not UTF-8, as Windows-1252; but a file that mostly is, is damaged UTF-8, and would be misread."""
+    content, line = problem.object, problem.object.count(b"\n", 0, problem.start) + 1
+    found = f"{path} line {line}: not valid UTF-8 (byte 0x{content[problem.start]:02x})"
+    valid = content.decode("utf-8", "ignore")
+    marked = content.startswith(codecs.BOM_UTF8)
+    if marked or len(valid) - len(valid.encode("ascii", "ignore")) > content.decode("utf-8", "replace").count("\ufffd"):
+        raise UserError(f"{found}, though most of the file is; it is damaged: save it as UTF-8") from problem
+    try:
+        return content.decode("cp1252"), (f"read as Windows-1252 (Latin-1): line {line} is not valid UTF-8",)
+    except UnicodeDecodeError:
+        raise UserError(f"{found}, and no Windows-1252 or UTF-16 either; save the file as UTF-8") from problem
+
+
+def read_text(path: Path) -> str:
+    """The whole file as text; an encoding other than UTF-8 is said."""
+    text, notes = decode(path, read_bytes(path))
+    for note in notes:
+        say(f"{path}: {note}")
+    return text
+
+
+def split_lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, with their numbers. Only a line feed ends a line: U+2028 and others are text."""
+    for line, content in enumerate(text.split("\n"), start=1):
+        if content.strip():
+            yield line, content.removesuffix("\r")
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, with their numbers. Only a line feed ends a line: U+2028 and others are text."""
-    for line, text in enumerate(read_text(path).split("\n"), start=1):
-        if text.strip():
-            yield line, text.removesuffix("\r")
+    """The lines of a file that are not blank, with their numbers."""
+    return split_lines(read_text(path))
 
 
 def read_delimited(path: Path, delimiter: str = "\t", *, quoted: bool = False) -> list[Row]:
     """All records of a delimited file. Unquoted: a line is a record and a quotation mark a character like any other."""
+    rows, lines = cut_fields(path, read_text(path), delimiter, quoted=quoted)
+    return [Row(line, fields) for line, fields in zip(lines, rows, strict=True)]
+
+
+def cut_fields(path: Path, text: str, delimiter: str, *, quoted: bool = False) -> tuple[list[list[str]], list[int]]:
+    """The fields of each record, and the line on which each begins. Rows of nothing but delimiters are left out."""
     if not quoted:
-        return [Row(line, text.split(delimiter)) for line, text in read_lines(path)]
-    rows: list[Row] = []
+        numbered = list(split_lines(text))
+        return [content.split(delimiter) for _, content in numbered], [line for line, _ in numbered]
+    rows: list[list[str]] = []
+    lines: list[int] = []
     start = 1
     with _long_fields():
-        reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         try:
-            for fields in track(reader, f"reading {path.name}"):
-                if any(field.strip() for field in fields):  # spreadsheets leave rows of nothing but delimiters
-                    rows.append(Row(start, fields))
+            for fields in reader:
+                if any(map(str.strip, fields)):  # spreadsheets leave rows of nothing but delimiters
+                    rows.append(fields)
+                    lines.append(start)
                 start = reader.line_num + 1
         except csv.Error as problem:
             raise UserError(
                 f"{path} line {start}: {problem}; put a text that holds quotation marks, {delimiter!r} or a line break "
                 f"in quotation marks, and double the ones inside"
             ) from problem
-    return rows
+    return rows, lines
 
 
 def pick_columns(path: Path, rows: Sequence[Row], names: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
@@ -106,20 +154,10 @@ def place_of(path: Path, header: Sequence[str], name: str) -> int:
     """Where the column stands; it must be there, once."""
     found = [place for place, column in enumerate(header) if column == name]
     if not found:
-        raise UserError(f"{path}: no column {name!r}; the columns are: {', '.join(header)}{_hint(header, name)}")
+        raise UserError(f"{path}: no column {name!r}; the columns are: {', '.join(header)}")
     if len(found) > 1:
         raise UserError(f"{path}: {len(found)} columns are called {name!r}; rename all but one")
     return found[0]
-
-
-def _hint(header: Sequence[str], name: str) -> str:
-    """What may have happened to a column that is not found."""
-    alike = next((column for column in header if column.strip().lower() == name.strip().lower()), None)
-    if alike is not None:
-        return f" ({alike!r} is written differently)"
-    if len(header) == 1 and name in header[0].split(";"):
-        return " (the file is separated by semicolons: save it with commas, or as .tsv with TABs)"
-    return " (the first line must name the columns)"
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -13,6 +14,7 @@ import numpy as np
 from pairtune.errors import UserError
 
 WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
+DECIMAL_COMMA = r"^([+-]?\d+),(\d{1,2}|\d{4,})$"  # 0,75 as spreadsheets of many countries write it; 1,000 may be a thousand
 TOPS = (1, 2, 3, 4, 5, 7, 10, 100)  # where the scales in use end
 ROUNDING = 1e-6  # a cosine of 1.0000002 is a 1
 STRAY_SHARE = 0.05  # fewer labels than this above 10 are typing errors, not a scale up to 100
@@ -65,7 +67,7 @@ def rescale(values: Sequence[float], where: Callable[[int], str]) -> Scaled:
 def _number(value: object) -> float | None:
     if isinstance(value, str):
         value = value.strip().lower()
-        value = WORDS.get(value, value)
+        value = WORDS.get(value, re.sub(DECIMAL_COMMA, r"\1.\2", value))
     if not isinstance(value, (str, bool, int, float, Decimal)):
         return None
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -25,6 +25,7 @@ class PairSet:
     query: (N,) strings, which pairs compete with each other in a ranking.
     grade: (N,) float32, the label on the dataset's own scale (1–4, 0–5), for graded metrics.
     corpus: in retrieval, every right text that a left text is searched in; otherwise None.
+    negatives: for each pair the same number of texts that do not go with its left text; None where there are none.
     """
 
     left: tuple[str, ...]
@@ -33,6 +34,7 @@ class PairSet:
     query: np.ndarray
     grade: np.ndarray
     corpus: tuple[str, ...] | None = None
+    negatives: tuple[tuple[str, ...], ...] | None = None
 
     @classmethod
     def of(
@@ -44,15 +46,20 @@ class PairSet:
         query: Sequence[str] | np.ndarray | None = None,
         grade: Sequence[float] | np.ndarray | None = None,
         corpus: Sequence[str] | None = None,
+        negatives: Sequence[Sequence[str]] | None = None,
     ) -> PairSet:
         """Pairs from columns: no label means that all are positive, no query that the left text is the query."""
         labels = np.ones(len(left), np.float32) if label is None else np.asarray(label, np.float32)
         grades = labels if grade is None else np.asarray(grade, np.float32)
         queries = np.asarray(left if query is None else query, dtype=object)
-        return cls(tuple(left), tuple(right), labels, queries, grades, None if corpus is None else tuple(corpus))
+        candidates = None if corpus is None else tuple(corpus)
+        others = None if negatives is None else tuple(map(tuple, negatives))
+        return cls(tuple(left), tuple(right), labels, queries, grades, candidates, others)
 
     def __post_init__(self) -> None:
-        columns = {"right": self.right, "label": self.label, "query": self.query, "grade": self.grade}
+        columns: dict[str, Sized] = {"right": self.right, "label": self.label, "query": self.query, "grade": self.grade}
+        if self.negatives is not None:
+            columns["negatives"] = self.negatives
         for name, column in columns.items():
             if len(column) != len(self.left):
                 raise UserError(f"{len(self.left)} left texts but {len(column)} values of {name}: give one per pair")
@@ -74,10 +81,12 @@ class PairSet:
         """
         rows = np.asarray(rows)
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
+        places = rows.tolist()
         return replace(
             self,
-            left=tuple(self.left[i] for i in rows),
-            right=tuple(self.right[i] for i in rows),
+            left=tuple(self.left[i] for i in places),
+            right=tuple(self.right[i] for i in places),
+            negatives=None if self.negatives is None else tuple(self.negatives[i] for i in places),
             label=self.label[rows],
             query=self.query[rows],
             grade=self.grade[rows],
@@ -124,7 +133,7 @@ class Task:
         digest = hashlib.sha256()
         splits = (self.train, self.dev, self.test, *(self.extra[name] for name in others if name in self.extra))
         for pairs in splits:
-            for column in (pairs.left, pairs.right, pairs.corpus or ()):
+            for column in (pairs.left, pairs.right, pairs.corpus or (), *zip(*(pairs.negatives or ()), strict=True)):
                 digest.update("\0".join(column).encode("utf-8", "surrogatepass") + b"\1")
             digest.update(pairs.label.tobytes())
         return f"{self.name}, {sum(map(len, splits)):,} pairs, {digest.hexdigest()[:12]}"

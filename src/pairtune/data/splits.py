@@ -1,4 +1,4 @@
-"""Dev as part of what is trained on: another tenth held out for every seed, or nothing."""
+"""What is held out: a tenth for dev and one for test by left text, another tenth for every seed, or nothing."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from pairtune.data.info import connect, distinct, share
+from pairtune.data.info import connect, distinct, fold, share
 from pairtune.data.pairs import PairSet, Task
 from pairtune.errors import UserError
 
 PARTS = 10
+FEWEST_LEFT = 10  # distinct left texts: one for dev, one for test
+FEW_LEFT = 100  # below this, chance could leave dev or test next to empty
 
 
 def rotate_dev(task: Task, seed: int) -> Task:
@@ -57,6 +59,7 @@ def join(first: PairSet, second: PairSet) -> PairSet:
         query=np.concatenate([first.query, second.query]),
         grade=np.concatenate([first.grade, second.grade]),
         corpus=distinct((*(first.corpus or ()), *(second.corpus or ()))) or None,
+        negatives=None if first.negatives is None or second.negatives is None else first.negatives + second.negatives,
     )
 
 
@@ -68,3 +71,26 @@ def number_parts(groups: Sequence[str]) -> np.ndarray:
         begins[name] = begin
         begin += size
     return np.array([begins[name] * PARTS // len(groups) for name in groups])
+
+
+def split_by_left(left: Sequence[str], seed: int, origin: str = "the data") -> np.ndarray:
+    """(N,) 0, 1 or 2: train, dev or test, by a hash of the seed and the left text (white space folded).
+
+    From 100 distinct left texts on, each falls where its own hash says; fewer are cut by the order of their hashes,
+    so that dev and test each get a tenth for sure.
+    """
+    return split_by_key([fold(text) for text in left], seed, origin)
+
+
+def split_by_key(keys: Sequence[str], seed: int, origin: str) -> np.ndarray:
+    """`split_by_left` by names that need no folding."""
+    at = {key: share(f"{seed}\n{key}") for key in set(keys)}
+    if len(at) < FEWEST_LEFT:
+        raise UserError(
+            f"{origin}: {len(at)} different left texts, and the split into train, dev and test is by left text: "
+            f"give at least {FEWEST_LEFT}, or swap left and right"
+        )
+    if len(at) < FEW_LEFT:
+        held_out = len(at) // 10  # the highest hashes are test and the next dev, as with many texts
+        at = {key: 1 - (place + 0.5) / (10 * held_out) for place, key in enumerate(sorted(at, key=at.__getitem__, reverse=True))}
+    return np.array([0 if at[key] < 0.8 else 1 if at[key] < 0.9 else 2 for key in keys])

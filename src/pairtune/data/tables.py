@@ -1,150 +1,230 @@
-"""A user's own data: any table of pairs, made a task."""
+"""A user's own data: tables of pairs, in one file or in one for each split, made a task."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
-from pairtune.data.columns import READERS, Columns, read_columns
 from pairtune.data.files import read_lines
-from pairtune.data.info import METRICS, distinct, fold, share
-from pairtune.data.labels import Scaled, rescale
+from pairtune.data.formats import is_table, open_table, stem_of
+from pairtune.data.info import distinct, fold
+from pairtune.data.kinds import check_kind, metrics_of, see_kind
+from pairtune.data.labels import rescale
 from pairtune.data.pairs import Kind, PairSet, Task
+from pairtune.data.profile import number_texts
+from pairtune.data.records import Files, Records, join_records, open_tables, read_records
+from pairtune.data.roles import Roles, find_roles
+from pairtune.data.splits import split_by_key
+from pairtune.data.table import Table
 from pairtune.errors import UserError
 
 SPLITS = ("train", "dev", "test")
-FEWEST_LEFT = 10  # distinct left texts: one for dev, one for test
-FEW_LEFT = 100  # below this, chance could leave dev or test next to empty
+CORPUS_COLUMNS = ("text", "passage", "document", "contents", "answer", "right")
+
+
+def read_pairs(
+    train: Files | None = None,
+    dev: Files | None = None,
+    test: Files | None = None,
+    *,
+    left: str | None = None,
+    right: str | None = None,
+    label: str | Literal[False] | None = None,
+    group: str | None = None,
+    split_column: str | None = None,
+    negatives: Sequence[str] | None = None,
+    corpus: Files | None = None,
+    kind: str | None = None,
+    seed: int = 0,
+) -> Task:
+    """A task from files of pairs: .csv, .tsv, .jsonl, .json, .parquet, .arrow, .xlsx, or folders of `save_to_disk`.
+
+    train, dev, test: one file each, several with the same columns, or patterns such as `pairs-*.csv`. What is missing of dev and
+    test is split from train, a tenth each, by left text: no left text is in two splits, and pairs added later move none of the
+    others. Without train, what is given is there to be scored, whole.
+    left, right, label, negatives: names of columns; without, usual names are recognized, and said in the task's notes.
+    label: False if the pairs have none. group: a column of names; pairs of the same group stay in one split.
+    split_column: a column that says train, dev (validation) or test of each pair.
+    corpus: a file of texts; positives are searched in it. kind: overrides the one seen from labels and left texts.
+    """
+    given = {name: files for name, files in zip(SPLITS, (train, dev, test), strict=True) if files is not None}
+    if not given:
+        raise UserError("no pairs: give at least one file, such as read_pairs(train='pairs.csv')")
+    tables = {name: open_tables(files) for name, files in given.items()}
+    first = next(iter(tables.values()))[0]
+    roles, said = find_roles(first, left=left, right=right, label=label, group=group, split=split_column, negatives=negatives)
+    parts = {name: read_records(found, roles) for name, found in tables.items()}
+    notes = [f"{table.path.name}: {note}" for found in tables.values() for table in found for note in table.notes] + list(said)
+    pairs, which, remarks = _put_together(parts, roles, split_column, seed, str(first.path))
+    task = _make_task(pairs, which, check_kind(kind), corpus, roles, str(first.path))
+    split = _say_splits(task, parts, roles)
+    return replace(task, name=stem_of(first.path), notes=(*notes, *remarks, *task.notes, *split), source=str(first.path))
 
 
 def read_table(
-    path: Path | str, left: str, right: str, label: str | None = None, *, seed: int = 0, kind: Kind | None = None
+    path: Path | str,
+    left: str | None = None,
+    right: str | None = None,
+    label: str | Literal[False] | None = None,
+    *,
+    seed: int = 0,
+    kind: Kind | None = None,
 ) -> Task:
-    """A task from a .csv, .tsv, .jsonl or .parquet file; left, right and label name its columns.
-
-    The split is 80/10/10 by left text: no left text is in two splits, and pairs added later move none of the others.
-    Labels are laid on [0, 1] (see `labels.rescale`). Without labels, or with only positive ones, the task is retrieval;
-    with 0 and 1, ranking where most left texts have both, else classification; with more values, regression.
-    """
-    if left == right:
-        raise UserError(f"left and right are both column {left!r}; a pair needs two columns")
-    columns = read_columns(Path(path), [left, right, *([label] if label else [])])
-    pairs, notes = _labelled(columns, left, right, label)
-    kind = kind or _kind_of(pairs)
-    if kind in ("classification", "regression") and len(np.unique(pairs.label)) < 2:
-        raise UserError(f"{path}: a {kind} task needs labels of both kinds, and here all pairs are positive")
-    which = split_by_left(pairs.left, seed, str(path))
-    parts = {name: _part(pairs.take(which == place), kind) for place, name in enumerate(SPLITS)}
-    for name, part in parts.items():
-        _check(part, kind, f"{path}: the {name} split ({len(part)} pairs)")
-    notes = (*notes, f"split by left text: {', '.join(f'{len(part):,} {name}' for name, part in parts.items())}")
-    metrics = METRICS[kind]
-    return Task(
-        name=Path(path).stem,
-        kind=kind,
-        train=parts["train"],
-        dev=parts["dev"],
-        test=parts["test"],
-        metric=metrics[0],
-        metrics=metrics,
-        notes=notes,
-        source=str(path),
-    )
+    """`read_pairs` of one file, of which dev and test are split by left text, a tenth each."""
+    return read_pairs(path, left=left, right=right, label=label, seed=seed, kind=kind)
 
 
-def read_pairs(path: Path | str, left: str, right: str) -> tuple[list[str], list[str]]:
+def read_sides(path: Path | str, left: str | None = None, right: str | None = None) -> tuple[list[str], list[str]]:
     """The two columns of a file of pairs, in file order, not split."""
-    columns = read_columns(Path(path), [left, right])
-    return columns.texts(left), columns.texts(right)
+    table = open_table(Path(path))
+    roles, _ = find_roles(table, left=left, right=right, label=False, negatives=())
+    return table.texts(roles.left), table.texts(roles.right)
 
 
-def read_texts(path: Path | str, column: str) -> list[str]:
+def read_texts(path: Path | str, column: str | None = None) -> list[str]:
     """A corpus: a column of a table, or the lines of any other text file that are not blank."""
     path = Path(path)
-    if path.suffix.lower() in READERS:
-        return read_columns(path, [column]).texts(column)
+    if is_table(path):
+        table = open_table(path)
+        return table.texts(column or _text_column(table))
     texts = [text.strip() for _, text in read_lines(path)]
     if not texts:
         raise UserError(f"{path}: the file is empty; expected one text per line")
     return texts
 
 
-def split_by_left(left: Sequence[str], seed: int, origin: str = "the data") -> np.ndarray:
-    """(N,) 0, 1 or 2: train, dev or test, by a hash of the seed and the left text (white space folded).
-
-    From 100 distinct left texts on, each falls where its own hash says; fewer are cut by the order of their hashes,
-    so that dev and test each get a tenth for sure.
-    """
-    at = {key: share(f"{seed}\n{key}") for key in {fold(text) for text in left}}
-    if len(at) < FEWEST_LEFT:
-        raise UserError(
-            f"{origin}: {len(at)} different left texts, and the split into train, dev and test is by left text: "
-            f"give at least {FEWEST_LEFT}, or swap left and right"
-        )
-    if len(at) < FEW_LEFT:
-        held_out = len(at) // 10  # the highest hashes are test and the next dev, as with many texts
-        at = {key: 1 - (place + 0.5) / (10 * held_out) for place, key in enumerate(sorted(at, key=at.__getitem__, reverse=True))}
-    return np.array([0 if at[key] < 0.8 else 1 if at[key] < 0.9 else 2 for key in map(fold, left)])
+def _text_column(table: Table) -> str:
+    names = [name for name in CORPUS_COLUMNS if name in table.names] or (list(table.names) if len(table.names) == 1 else [])
+    if not names:
+        raise UserError(f"{table.path}: which column holds the texts? The columns are: {', '.join(table.names)}; name it text")
+    return names[0]
 
 
-def _labelled(columns: Columns, left: str, right: str, label: str | None) -> tuple[PairSet, tuple[str, ...]]:
+def _put_together(
+    parts: Mapping[str, Records], roles: Roles, split_column: str | None, seed: int, origin: str
+) -> tuple[PairSet, np.ndarray, list[str]]:
+    """All pairs on one scale of labels, the split of each, (N,) 0 train, 1 dev, 2 test, and what there is to say."""
+    records = join_records(list(parts.values()))
+    pairs, remarks = _label(records, roles, origin)
+    which = np.repeat([SPLITS.index(name) for name in parts], [len(part) for part in parts.values()])
+    if records.split is not None:
+        if len(parts) > 1:
+            named = f"the column {split_column!r}" if split_column else "the folder"
+            raise UserError(f"{origin}: {named} names splits, and so do the files of {', '.join(parts)}: give one of the two")
+        which = np.array([SPLITS.index(name) for name in records.split])
+    missing = [place for place in (1, 2) if not (which == place).any()]
+    if missing and (which == 0).any():
+        rows = np.flatnonzero(which == 0)
+        names = records.group or pairs.query.tolist()
+        drawn = split_by_key([names[row] for row in rows], seed, origin)
+        which[rows] = np.where(np.isin(drawn, missing), drawn, 0)
+    return pairs, which, remarks
+
+
+def _label(records: Records, roles: Roles, origin: str) -> tuple[PairSet, list[str]]:
     """All pairs with their labels, and what there is to say about these."""
-    lefts, rights = columns.texts(left), columns.texts(right)
-    query = [fold(text) for text in lefts]
-    if label is None:
-        return PairSet.of(lefts, rights, query=query), ("no label column was named: every pair is positive",)
-    grades = columns.numbers(label)
-    if len(set(grades)) == 1:
-        if grades[0] <= 0:
-            raise UserError(f"{columns.path}: every label is {grades[0]:g}: without a positive pair nothing can be learned")
-        return PairSet.of(lefts, rights, query=query), (f"every label is {grades[0]:g}: every pair is positive",)
-    scaled = rescale(grades, columns.where)
-    pairs = PairSet.of(lefts, rights, scaled.label, query=query, grade=scaled.grade)
-    return pairs, (*_remarks(scaled), *_repetitions(pairs))
-
-
-def _remarks(scaled: Scaled) -> tuple[str, ...]:
+    query = [fold(text) for text in records.left]
+    if records.grade is None:
+        said = "no labels: every pair is positive"
+        return PairSet.of(records.left, records.right, query=query, negatives=records.negatives), [said]
+    if len(set(records.grade)) == 1:
+        grade = records.grade[0]
+        if grade <= 0:
+            raise UserError(f"{origin}: every label is {grade:g}: without a positive pair nothing can be learned")
+        said = f"every label is {grade:g}: every pair is positive"
+        return PairSet.of(records.left, records.right, query=query, negatives=records.negatives), [said]
+    scaled = rescale(records.grade, records.where)
+    pairs = PairSet.of(records.left, records.right, scaled.label, query=query, grade=scaled.grade, negatives=records.negatives)
     none = "" if (scaled.label > 0.5).any() else "no label lies above 0.5: no pair counts as positive"
-    return tuple(filter(None, (scaled.note, none)))
+    return pairs, [*filter(None, (scaled.note, none)), *_repetitions(pairs)]
 
 
 def _repetitions(pairs: PairSet) -> tuple[str, ...]:
     """How many pairs occur again, and how many of those contradict themselves."""
-    labels: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for left, right, label in zip(pairs.left, pairs.right, pairs.label.tolist(), strict=True):
-        labels[left, right].append(label)
-    repeated = [found for found in labels.values() if len(found) > 1]
-    torn = sum(len(set(found)) > 1 for found in repeated)
-    return (f"{len(repeated):,} pairs occur more than once, {torn:,} of them with different labels",) if repeated else ()
+    left, right = number_texts(pairs.left), number_texts(pairs.right)
+    _, same, count = np.unique(left * (right.max() + 1) + right, return_inverse=True, return_counts=True)
+    low, high = np.ones(len(count)), np.zeros(len(count))
+    np.minimum.at(low, same, pairs.label)
+    np.maximum.at(high, same, pairs.label)
+    repeated, torn = int((count > 1).sum()), int((high > low).sum())
+    return (f"{repeated:,} pairs occur more than once, {torn:,} of them with different labels",) if repeated else ()
 
 
-def _kind_of(pairs: PairSet) -> Kind:
-    values = set(np.unique(pairs.label).tolist())
-    if values == {1.0}:
-        return "retrieval"
-    if values != {0.0, 1.0}:
-        return "regression"
-    seen: dict[str, set[bool]] = defaultdict(set)
-    for query, positive in zip(pairs.query, pairs.positives(), strict=True):
-        seen[query].add(bool(positive))
-    return "ranking" if sum(len(both) == 2 for both in seen.values()) > len(seen) / 2 else "classification"
+def _make_task(pairs: PairSet, which: np.ndarray, kind: Kind | None, corpus: Files | None, roles: Roles, origin: str) -> Task:
+    seen, reason = see_kind(pairs)
+    if kind is not None:
+        seen, reason = kind, "as asked"
+    elif corpus is not None:
+        seen, reason = "retrieval", "a corpus is given to search in"
+    if seen in ("classification", "regression") and len(np.unique(pairs.label)) < 2:
+        raise UserError(f"{origin}: a {seen} task needs labels of both kinds, and here all pairs are positive")
+    texts = _read_corpus(corpus) if corpus is not None else ()
+    parts = {name: _part(pairs.take(which == place), seen, texts) for place, name in enumerate(SPLITS)}
+    for name, part in parts.items():
+        if len(part):
+            _check(part, seen, f"{origin}: the {name} split ({len(part)} pairs)")
+    metrics = metrics_of(seen, pairs)
+    if seen == "classification" and not len(parts["dev"]):
+        metrics = tuple(name for name in metrics if name != "F1")  # there is no dev to choose its threshold on
+    notes = (f"{seen}: {reason}", *_say_corpus(parts, texts))
+    return Task("", seen, parts["train"], parts["dev"], parts["test"], metrics[0], metrics, notes=notes)
 
 
-def _part(pairs: PairSet, kind: Kind) -> PairSet:
+def _part(pairs: PairSet, kind: Kind, corpus: Sequence[str]) -> PairSet:
     if kind != "retrieval":
         return pairs
-    return PairSet.of(pairs.left, pairs.right, pairs.label, query=pairs.query, grade=pairs.grade, corpus=distinct(pairs.right))
+    negatives = (text for texts in pairs.negatives or () for text in texts)
+    return replace(pairs, corpus=distinct((*corpus, *pairs.right, *negatives)))
+
+
+def _read_corpus(files: Files) -> tuple[str, ...]:
+    names = [files] if isinstance(files, (str, Path)) else files
+    return distinct(text for name in names for text in read_texts(name))
+
+
+def _say_corpus(parts: Mapping[str, PairSet], corpus: Sequence[str]) -> list[str]:
+    if not corpus:
+        return []
+    known = set(corpus)
+    outside = len({text for part in parts.values() for text in part.right} - known)
+    added = f"; {outside:,} right texts were not in it and are added" if outside else ""
+    return [f"positives are searched among {len(known):,} texts{added}"]
+
+
+def _say_splits(task: Task, parts: Mapping[str, Records], roles: Roles) -> list[str]:
+    """How many pairs each split has, where it came from, and what it has in common with train."""
+    sizes = ", ".join(f"{len(task.split(name)):,} {name}" for name in SPLITS if len(task.split(name)))
+    by = f"group ({roles.group})" if roles.group else "left text"
+    given = any(part.split is not None for part in parts.values())
+    missing = [name for name in SPLITS if name not in parts and len(task.split(name))]
+    if missing and not given and not roles.group and set(parts) == {"train"}:
+        return [f"split by left text: {sizes}"]  # which keeps them apart
+    said = [f"split by {by}: {sizes}" if missing and not given else f"as given: {sizes}"]
+    return said + [note for name in ("dev", "test") for note in _overlap(task.train, task.split(name), name)]
+
+
+def _overlap(train: PairSet, held_out: PairSet, name: str) -> list[str]:
+    lefts, pairs = set(train.query), set(zip(train.query, train.right, strict=True))
+    again = len(lefts & set(held_out.query))
+    same = len(pairs & set(zip(held_out.query, held_out.right, strict=True)))
+    if not again:
+        return []
+    return [
+        f"{name}: {again:,} of {len(set(held_out.query)):,} left texts ({same:,} whole pairs) are in train too: "
+        f"its scores may be too good"
+    ]
 
 
 def _check(pairs: PairSet, kind: Kind, which: str) -> None:
     """Every split must be worth a metric."""
     if kind == "regression" and len(np.unique(pairs.label)) < 2:
-        raise UserError(f"{which} has one label only: give more pairs (or, in Python, read_table another seed)")
+        raise UserError(f"{which} has one label only: give more pairs (or, in Python, another seed)")
     positive = pairs.positives()
     if kind != "regression" and not positive.any():
-        raise UserError(f"{which} has no positive pair: give more pairs (or, in Python, read_table another seed)")
+        raise UserError(f"{which} has no positive pair: give more pairs (or, in Python, another seed)")
     if kind == "classification" and positive.all():
-        raise UserError(f"{which} has no negative pair: give more pairs (or, in Python, read_table another seed)")
+        raise UserError(f"{which} has no negative pair: give more pairs (or, in Python, another seed)")

@@ -1,0 +1,143 @@
+"""The options that say where a user's own pairs are: declared once, for every command that reads pairs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from pairtune.errors import UserError
+
+if TYPE_CHECKING:
+    from pairtune.data.pairs import Task
+
+PANEL = "Your own pairs"
+FORMATS = ".csv, .tsv, .jsonl, .json, .parquet, .arrow, .xlsx, also .gz and .zst"
+
+
+def _option(name: str, says: str) -> Any:
+    return typer.Option(name, help=says, rich_help_panel=PANEL)
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """What the user said about pairs of their own. Each field is an option; files may be given several times, or as patterns."""
+
+    data: Annotated[list[str] | None, _option("--data", f"Your pairs, in one file or more: {FORMATS}.")] = None
+    train: Annotated[list[str] | None, _option("--train", "Pairs to train on; as --data, beside --dev and --test.")] = None
+    dev: Annotated[list[str] | None, _option("--dev", "Pairs to choose by; without, a tenth of train, by left text.")] = None
+    test: Annotated[list[str] | None, _option("--test", "Pairs to report on; without, a tenth of train, by left text.")] = None
+    left: Annotated[str | None, _option("--left", "Column of the left text; usual names are recognized.")] = None
+    right: Annotated[str | None, _option("--right", "Column of the right text; usual names are recognized.")] = None
+    label: Annotated[str | None, _option("--label", "Column of the label; usual names are recognized.")] = None
+    no_label: Annotated[bool, _option("--no-label", "There are no labels: every pair is positive.")] = False
+    negative: Annotated[
+        list[str] | None, _option("--negative", "Column of a negative, or several; negative, negative_1 … are recognized.")
+    ] = None
+    group: Annotated[str | None, _option("--group", "Column of a group; a group is never in two splits.")] = None
+    split_column: Annotated[
+        str | None, _option("--split-column", "Column that says train, dev (or validation) or test for each pair.")
+    ] = None
+    corpus: Annotated[
+        list[str] | None, _option("--corpus", "Texts in which positives are searched: one per line, or a table.")
+    ] = None
+    kind: Annotated[
+        str | None, _option("--kind", "classification, ranking, regression or retrieval; without, seen from the labels.")
+    ] = None
+
+    @property
+    def given(self) -> bool:
+        """Whether there are any pairs."""
+        return bool(self.data or self.train or self.dev or self.test)
+
+    @property
+    def files(self) -> list[str]:
+        """The files that are trained on."""
+        if self.data and self.train:
+            raise UserError("--data and --train both name the pairs to train on: give one of the two")
+        return [*(self.data or ()), *(self.train or ())]
+
+    def read(self) -> Task | None:
+        """The task, split as the options say; none where they name no pairs."""
+        if not self.given:
+            self.refuse_loose_options()
+            return None
+        if not self.files:
+            raise UserError("--dev and --test go with --train FILE or --data FILE, the pairs to train on")
+        return self._read(self.files, self.dev, self.test)
+
+    def read_whole(self) -> Task | None:
+        """The task to score: all pairs of --data or --test are its test split, those of --dev its dev split."""
+        if not self.given:
+            self.refuse_loose_options()
+            return None
+        if self.train:
+            raise UserError("--train names pairs to train on: to score them, give them with --data")
+        if self.data and self.test:
+            raise UserError("--data and --test both name the pairs to score: give one of the two")
+        if self.split_column:
+            raise UserError(f"--split-column {self.split_column} goes with --split: --split test, for example")
+        return self._read(None, self.dev, self.data or self.test)
+
+    def _read(self, train: Sequence[str] | None, dev: Sequence[str] | None, test: Sequence[str] | None) -> Task:
+        from pairtune.data.tables import read_pairs
+
+        if self.label and self.no_label:
+            raise UserError(f"--label {self.label} and --no-label: give one of the two")
+        return read_pairs(
+            train,
+            dev,
+            test,
+            left=self.left,
+            right=self.right,
+            label=False if self.no_label else self.label,
+            group=self.group,
+            split_column=self.split_column,
+            negatives=self.negative,
+            corpus=self.corpus,
+            kind=self.kind,
+        )
+
+    def refuse_loose_options(self) -> None:
+        """Refuse options about pairs where there are none: they would be ignored."""
+        loose = [field.name.replace("_", "-") for field in fields(self) if getattr(self, field.name)]
+        if loose:
+            raise UserError(f"--{loose[0]} is about pairs of your own: give them with --data FILE")
+
+    def name(self) -> str:
+        """How a run on these pairs is called."""
+        from pairtune.data.formats import stem_of
+
+        return stem_of(Path(self.files[0])).replace("*", "").strip("-_. ") or "own"
+
+
+def takes_data(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameter `own: OwnData` is made of the options above, which stand where it stands."""
+    names = [field.name for field in fields(OwnData)]
+    hints, own_hints = get_type_hints(command, include_extras=True), get_type_hints(OwnData, include_extras=True)
+    options = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=field.default, annotation=own_hints[field.name]
+        )
+        for field in fields(OwnData)
+    ]
+    parameters = [
+        option
+        for one in inspect.signature(command).parameters.values()
+        for option in (options if one.name == "own" else [one.replace(annotation=hints[one.name])])
+    ]
+
+    @wraps(command)
+    def with_data(**values: Any) -> None:
+        said = {name: values.pop(name) for name in names}
+        command(own=OwnData(**{name: value for name, value in said.items() if value}), **values)
+
+    with_data.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_data.__annotations__ = {one.name: one.annotation for one in parameters}
+    del with_data.__wrapped__
+    return with_data

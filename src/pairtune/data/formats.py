@@ -1,0 +1,251 @@
+"""Files as tables, whatever their format: .csv, .tsv, .jsonl, .json, .parquet, .arrow, .xlsx, plain or compressed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from pairtune.data.files import COMPRESSED, cut_fields, decode, read_bytes, split_lines
+from pairtune.data.table import Table
+from pairtune.errors import UserError
+
+SEEN_KEYS = 10_000  # records that are asked for their keys
+
+
+def open_table(path: Path) -> Table:
+    """The table in a file, or in a folder that `datasets.Dataset.save_to_disk` wrote."""
+    if path.is_dir():
+        table = _open_dataset(path)
+    else:
+        reader = READERS.get(ending_of(path))
+        if reader is None:
+            raise UserError(
+                f"{path}: the ending {path.suffix!r} is not known; give a file that ends in {', '.join(READERS)} "
+                f"(each may be compressed: {', '.join(COMPRESSED)})"
+            )
+        if not path.is_file():
+            raise UserError(f"{path}: there is no such file")
+        table = reader(path)
+    if not len(table):
+        raise UserError(f"{path}: there are no records in it")
+    return table
+
+
+def is_table(path: Path) -> bool:
+    """Whether the name is that of a table, rather than of a text with one record per line."""
+    return ending_of(path) in READERS or path.is_dir()
+
+
+def ending_of(path: Path) -> str:
+    """The ending that says the format, without that of a compression.
+
+    >>> ending_of(Path("pairs.CSV.gz"))
+    '.csv'
+    """
+    return (Path(path.stem) if path.suffix.lower() in COMPRESSED else path).suffix.lower()
+
+
+def stem_of(path: Path) -> str:
+    """The name without its endings.
+
+    >>> stem_of(Path("data/pairs.csv.gz"))
+    'pairs'
+    """
+    return Path(path.stem).stem if path.suffix.lower() in COMPRESSED else path.stem
+
+
+def _open_csv(path: Path) -> Table:
+    text, notes = decode(path, read_bytes(path))
+    delimiter = _delimiter_of(text)
+    said = () if delimiter == "," else (f"fields are separated by {'TABs' if delimiter == chr(9) else delimiter}",)
+    return _by_header(path, *cut_fields(path, text, delimiter, quoted=True), (*notes, *said))
+
+
+def _delimiter_of(text: str) -> str:
+    """What the header is cut by: commas, unless it has more semicolons or TABs."""
+    header = text[: text.find("\n")] if "\n" in text else text
+    return max((",", ";", "\t"), key=header.count)
+
+
+def _open_tsv(path: Path) -> Table:
+    """With quoting where that makes sense of every record, else without: both kinds of .tsv are common."""
+    text, notes = decode(path, read_bytes(path))
+    try:
+        rows, lines = cut_fields(path, text, "\t", quoted=True)
+        quoted = all(len(row) == len(rows[0]) and not any(map(_swallowed, row)) for row in rows)
+    except UserError:
+        quoted = False
+    return _by_header(path, *((rows, lines) if quoted else cut_fields(path, text, "\t")), notes)
+
+
+def _swallowed(field: str) -> bool:
+    """A stray quotation mark that joins records with the right number of fields leaves a TAB and a line break inside one."""
+    return "\t" in field and "\n" in field
+
+
+def _by_header(path: Path, rows: list[list[str]], lines: list[int], notes: Sequence[str] = (), unit: str = "line") -> Table:
+    if not rows:
+        raise UserError(f"{path}: the file is empty; expected a header line with the names of the columns")
+    header, width = tuple(rows[0]), len(rows[0])
+    for row, line in zip(rows, lines, strict=True):
+        if len(row) != width:
+            raise UserError(
+                f"{path} {unit} {line}: {len(row)} fields, but the header has {width}; "
+                f"give every line the same number (quote a text that holds the delimiter)"
+            )
+
+    def read(name: str) -> list[str]:
+        place = header.index(name)
+        return [row[place] for row in rows[1:]]
+
+    return Table(path, header, read, lines[1:], unit, tuple(notes))
+
+
+def _open_jsonl(path: Path) -> Table:
+    text, notes = decode(path, read_bytes(path))
+    return _jsonl_table(path, text, notes)
+
+
+def _jsonl_table(path: Path, text: str, notes: tuple[str, ...]) -> Table:
+    records, lines = [], []
+    for line, content in split_lines(text):
+        try:
+            records.append(json.loads(content))
+        except json.JSONDecodeError as problem:
+            raise UserError(f"{path} line {line}: not valid JSON ({problem.msg} at column {problem.colno})") from problem
+        lines.append(line)
+    return _by_key(path, records, lines, "line", notes)
+
+
+def _open_json(path: Path) -> Table:
+    """A list of objects; or lines, which many call .json too."""
+    text, notes = decode(path, read_bytes(path))
+    if text.lstrip()[:1] != "[":
+        return _jsonl_table(path, text, notes)
+    try:
+        records = json.loads(text)
+    except json.JSONDecodeError as problem:
+        raise UserError(f"{path} line {problem.lineno}: not valid JSON ({problem.msg} at column {problem.colno})") from problem
+    return _by_key(path, records, range(1, len(records) + 1), "record", notes)
+
+
+def _by_key(path: Path, records: list[Any], lines: Sequence[int], unit: str, notes: tuple[str, ...]) -> Table:
+    for record, line in zip(records, lines, strict=True):
+        if not isinstance(record, dict):
+            raise UserError(f'{path} {unit} {line}: expected a JSON object such as {{"left": …}}, found {str(record)[:40]}')
+    names = tuple(dict.fromkeys(chain.from_iterable(map(_paths, records[:SEEN_KEYS]))))
+
+    def read(name: str) -> list[Any]:
+        found = [_at_path(record, name) for record in records]
+        for record, (there, _) in enumerate(found):
+            if not there:
+                raise UserError(f"{path} {unit} {lines[record]}: no {name!r}; the keys are: {', '.join(_paths(records[record]))}")
+        return [value for _, value in found]
+
+    return Table(path, names, read, lines, unit, notes)
+
+
+def _paths(record: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The keys of an object; those of an object inside it with a dot: `query.text`."""
+    for key, value in record.items():
+        if isinstance(value, dict) and value:
+            yield from _paths(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def _at_path(record: Any, name: str) -> tuple[bool, Any]:
+    """Whether the object has this key, or this path of keys, and its value.
+
+    >>> _at_path({"query": {"text": "why"}}, "query.text")
+    (True, 'why')
+    """
+    if not isinstance(record, dict):
+        return False, None
+    if name in record:
+        return True, record[name]
+    key, dot, rest = name.partition(".")
+    return _at_path(record[key], rest) if dot and key in record else (False, None)
+
+
+def _open_parquet(path: Path) -> Table:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        return _of_arrow(path, parquet.read_table(path if path.suffix not in COMPRESSED else pa.py_buffer(read_bytes(path))))
+    except (pa.ArrowException, OSError) as problem:
+        raise UserError(f"{path}: not a readable Parquet file ({str(problem).splitlines()[0]})") from problem
+
+
+def _open_arrow(path: Path) -> Table:
+    """The file format (Feather) or the stream format, which Hugging Face datasets are kept in."""
+    import pyarrow as pa
+
+    content = pa.py_buffer(read_bytes(path))
+    try:
+        opener = pa.ipc.open_file if content.to_pybytes()[:6] == b"ARROW1" else pa.ipc.open_stream
+        return _of_arrow(path, opener(content).read_all())
+    except (pa.ArrowException, OSError) as problem:
+        raise UserError(f"{path}: not a readable Arrow file ({str(problem).splitlines()[0]})") from problem
+
+
+def _of_arrow(path: Path, table: Any, splits: tuple[str, ...] | None = None) -> Table:
+    """An Arrow table; the fields of a struct are columns too, with a dot: `query.text`."""
+    import pyarrow as pa
+
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    lines = range(1, table.num_rows + 1)
+    return Table(path, tuple(table.column_names), lambda name: table.column(name).to_pylist(), lines, "row", splits=splits)
+
+
+def _open_dataset(path: Path) -> Table:
+    """A Hugging Face dataset as `save_to_disk` leaves it: one split, or a folder of several."""
+    import pyarrow as pa
+    from datasets import DatasetDict, load_from_disk
+
+    if not any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
+        raise UserError(f"{path}: a folder, but not one that datasets' save_to_disk wrote; give a file of pairs")
+    found = load_from_disk(str(path))
+    if not isinstance(found, DatasetDict):
+        return _of_arrow(path, found.with_format("arrow")[:])
+    tables = {name: part.with_format("arrow")[:] for name, part in found.items()}
+    splits = tuple(name for name, part in tables.items() for _ in range(part.num_rows))
+    return _of_arrow(path, pa.concat_tables(tables.values()), splits)
+
+
+def _open_xlsx(path: Path) -> Table:
+    """The first sheet of a workbook, its cells as texts, as a .csv would have them."""
+    try:
+        import openpyxl
+    except ImportError as problem:
+        raise UserError(
+            f"{path}: spreadsheets need a package: pip install 'pairtune[xlsx]', or save the sheet as CSV (UTF-8)"
+        ) from problem
+    from io import BytesIO
+
+    try:
+        book = openpyxl.load_workbook(BytesIO(read_bytes(path)), read_only=True, data_only=True)
+    except Exception as problem:  # openpyxl lets through what zipfile, its XML parser and its own checks raise
+        raise UserError(f"{path}: not a readable .xlsx file ({problem})") from problem
+    sheet = book.worksheets[0]
+    found = [["" if cell is None else str(cell) for cell in row] for row in sheet.iter_rows(values_only=True)]
+    kept = [(row, line) for line, row in enumerate(found, start=1) if any(map(str.strip, row))]
+    others = (f"read the sheet {sheet.title!r}, the first of {len(book.worksheets)}",) if len(book.worksheets) > 1 else ()
+    return _by_header(path, [row for row, _ in kept], [line for _, line in kept], others, unit="row")
+
+
+READERS: dict[str, Callable[[Path], Table]] = {
+    ".csv": _open_csv,
+    ".tsv": _open_tsv,
+    ".jsonl": _open_jsonl,
+    ".json": _open_json,
+    ".parquet": _open_parquet,
+    ".arrow": _open_arrow,
+    ".feather": _open_arrow,
+    ".xlsx": _open_xlsx,
+}

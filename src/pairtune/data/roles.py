@@ -1,0 +1,161 @@
+"""Which column of a table is what: named by the user, or known by the names that people give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pairtune.data.labels import WORDS
+from pairtune.data.table import Table
+from pairtune.errors import UserError
+
+SIDES = (  # the first that a table has both of
+    ("left", "right"),
+    ("anchor", "positive"),
+    ("query", "positive"),
+    ("question", "positive"),
+    ("sentence1", "sentence2"),
+    ("question1", "question2"),
+    ("text1", "text2"),
+    ("texta", "textb"),
+    ("sentencea", "sentenceb"),
+    ("premise", "hypothesis"),
+    ("query", "answer"),
+    ("query", "document"),
+    ("query", "passage"),
+    ("query", "text"),
+    ("question", "answer"),
+    ("question", "passage"),
+    ("question", "context"),
+    ("source", "target"),
+    ("q", "a"),
+)
+LABELS = ("label", "labels", "score", "similarity", "similarityscore", "isduplicate", "relevance", "grade", "relatedness")
+NEGATIVES = re.compile(r"(hard)?negatives?\d*")
+MOST_GRADES = 11  # 0 to 10: an unnamed column with more different numbers is no scale
+PEEK = 2000  # records that are looked at for forgotten labels
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns of a table by what they hold."""
+
+    left: str
+    right: str
+    label: str | None = None
+    group: str | None = None
+    split: str | None = None
+    negatives: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> list[str]:
+        """All of them."""
+        return [name for name in (self.left, self.right, self.label, self.group, self.split, *self.negatives) if name]
+
+
+def find_roles(
+    table: Table,
+    *,
+    left: str | None = None,
+    right: str | None = None,
+    label: str | Literal[False] | None = None,
+    group: str | None = None,
+    split: str | None = None,
+    negatives: Sequence[str] | None = None,
+) -> tuple[Roles, tuple[str, ...]]:
+    """The columns that were named, the others by their usual names; and what to say about those.
+
+    label: False if the pairs have none; without a name, a column that looks like labels is taken or asked about.
+    """
+    sides = _find_sides(table.names, left, right)
+    if sides is None:
+        raise UserError(_explain(table, left, right))
+    if sides[0] == sides[1]:
+        raise UserError(f"left and right are both column {sides[0]!r}; a pair needs two columns")
+    others = [name for name in table.names if name not in sides and name not in (group, split)]
+    found = tuple(negatives) if negatives is not None else tuple(name for name in others if NEGATIVES.fullmatch(_plain(name)))
+    others = [name for name in others if name not in found]
+    labels = label if label is not None else next((name for name in others if _plain(name) in LABELS), None)
+    roles = Roles(*sides, label=labels or None, group=group, split=split, negatives=found)
+    if label is None and labels is None:
+        _ask_for_labels(table, others)
+    return roles, tuple(_say(roles, left, right, label, negatives))
+
+
+def _find_sides(names: Sequence[str], left: str | None, right: str | None) -> tuple[str, str] | None:
+    plain = {_plain(name): name for name in reversed(names)}
+    for one, other in SIDES:
+        sides = left or plain.get(one), right or plain.get(other)
+        if sides[0] and sides[1]:
+            return sides[0], sides[1]
+    return None
+
+
+def _plain(name: str) -> str:
+    """A name without case, blanks and signs.
+
+    >>> _plain("Sentence_1 ")
+    'sentence1'
+    """
+    return re.sub(r"[\W_]", "", name.lower())
+
+
+def _say(
+    roles: Roles, left: str | None, right: str | None, label: str | Literal[False] | None, negatives: Sequence[str] | None
+) -> Iterable[str]:
+    guessed = [f"left text from column {roles.left!r}"] if left is None else []
+    guessed += [f"right text from column {roles.right!r}"] if right is None else []
+    guessed += [f"label from column {roles.label!r}"] if label is None and roles.label else []
+    guessed += [f"negatives from {', '.join(map(repr, roles.negatives))}"] if negatives is None and roles.negatives else []
+    usual = {left is None and roles.left == "left", right is None and roles.right == "right"} == {True}
+    if guessed and not (usual and len(guessed) == 2):
+        yield "; ".join(guessed)
+
+
+def _explain(table: Table, left: str | None, right: str | None) -> str:
+    names = [name for name in table.names if name not in (left, right)]
+    missing = [f"--{side} COLUMN" for side, name in (("left", left), ("right", right)) if name is None]
+    shown = ", ".join(table.names)
+    if len(table.names) < 2:
+        return f"{table.path}: a pair needs two columns, and there is one: {shown}"
+    if any(len(name.split()) > 3 or re.fullmatch(r"[\d.,+-]+", name) for name in table.names):
+        return (
+            f"{table.path}: the first line seems to be a pair, not the names of the columns ({shown[:120]}): "
+            f"add a header line such as left,right"
+        )
+    example = " ".join(f"--{side} {name}" for side, name in zip(("left", "right"), names, strict=False))
+    example = example if len(missing) == 2 else missing[0].replace("COLUMN", names[0])
+    return f"{table.path}: which columns are the two texts? The columns are: {shown}; say for example {example}"
+
+
+def _ask_for_labels(table: Table, others: Sequence[str]) -> None:
+    """Refuse to train on all pairs as positives where an unused column looks like labels."""
+    for name in others:
+        if _look_like_labels(_peek(table, name)):
+            raise UserError(
+                f"{table.path}: column {name!r} looks like labels: --label {name}, or --no-label if it is something else"
+            )
+
+
+def _peek(table: Table, name: str) -> Sequence[Any]:
+    try:
+        return table.column(name)[:PEEK]
+    except UserError:  # a key that some records lack
+        return ()
+
+
+def _look_like_labels(values: Sequence[Any]) -> bool:
+    """A few different numbers from a usual scale, or truth values, many times each."""
+    numbers = {_number(value) for value in values}
+    if None in numbers or not 2 <= len(numbers) <= MOST_GRADES or 2 * len(numbers) > len(values):
+        return False
+    return all(-1 <= number <= 10 for number in numbers if number is not None)
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(WORDS.get(value.strip().lower(), value) if isinstance(value, str) else value)
+    except (TypeError, ValueError, OverflowError):
+        return None

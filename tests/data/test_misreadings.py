@@ -1,0 +1,186 @@
+"""Mistakes that once passed in silence: each is now read as meant, said, or refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pairtune.data.tables import read_pairs
+from pairtune.errors import UserError
+
+
+def write(path, header, rows):
+    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n", encoding="utf-8")
+    return path
+
+
+def lefts(task):
+    return {text for part in (task.train, task.dev, task.test) for text in part.left}
+
+
+def test_two_files_of_data_are_both_read(tmp_path):
+    one = write(tmp_path / "a.csv", "left,right", [(f"a{i}", "x") for i in range(20)])
+    two = write(tmp_path / "b.csv", "left,right", [(f"b{i}", "y") for i in range(20)])
+    assert lefts(read_pairs([one, two])) == {f"{name}{i}" for name in "ab" for i in range(20)}
+    assert lefts(read_pairs(str(tmp_path / "*.csv"))) == lefts(read_pairs([one, two]))
+
+
+def test_a_second_file_with_other_columns_is_refused(tmp_path):
+    one = write(tmp_path / "a.csv", "left,right", [(f"a{i}", "x") for i in range(20)])
+    two = write(tmp_path / "b.csv", "left,answer", [(f"b{i}", "y") for i in range(20)])
+    with pytest.raises(UserError, match=r"b\.csv: no column 'right'; the columns are: left, answer"):
+        read_pairs([one, two])
+    with pytest.raises(UserError, match=r"a\.csv is given twice"):
+        read_pairs([one, one])
+
+
+def test_labels_of_all_files_lie_on_one_scale(tmp_path):
+    train = write(tmp_path / "train.csv", "left,right,score", [(f"a{i}", f"x{i}", i % 6) for i in range(60)])
+    test = write(tmp_path / "test.csv", "left,right,score", [(f"b{i}", f"y{i}", i % 2) for i in range(20)])
+    task = read_pairs(train, test=test)
+    assert task.test.label.max() == pytest.approx(0.2), "1 of 5 is no full score"
+
+
+def test_a_forgotten_label_column_is_asked_for_by_name(tmp_path):
+    path = write(tmp_path / "p.csv", "left,right,y", [(f"a{i}", f"x{i}", i % 2) for i in range(40)])
+    with pytest.raises(UserError, match=r"p\.csv: column 'y' looks like labels: --label y, or --no-label"):
+        read_pairs(path)
+    assert read_pairs(path, label="y").kind == "classification"
+    assert read_pairs(path, label=False).kind == "retrieval"
+
+
+@pytest.mark.parametrize("values", [list(range(40)), ["en", "de"] * 20, [2020 + i % 3 for i in range(40)]])
+def test_numbers_of_rows_words_and_years_are_no_labels(tmp_path, values):
+    path = write(tmp_path / "p.csv", "left,right,z", [(f"a{i}", f"x{i}", value) for i, value in enumerate(values)])
+    assert read_pairs(path).kind == "retrieval"
+
+
+def test_usual_columns_are_recognized_and_said(tmp_path):
+    path = write(tmp_path / "p.csv", "id,Question1,Question2,is_duplicate", [(i, f"a{i}", f"x{i}", i % 2) for i in range(40)])
+    task = read_pairs(path)
+    assert task.kind == "classification" and "a3" in lefts(task)
+    assert "left text from column 'Question1'; right text from column 'Question2'; label from column 'is_duplicate'" in task.notes
+
+
+def test_columns_that_nobody_knows_are_asked_for(tmp_path):
+    path = write(tmp_path / "p.csv", "problem,remedy", [("a", "b")])
+    with pytest.raises(UserError, match=r"The columns are: problem, remedy; say for example --left problem --right remedy"):
+        read_pairs(path)
+    with pytest.raises(UserError, match=r"say for example --right remedy"):
+        read_pairs(path, left="problem")
+
+
+def test_a_file_without_a_header_is_refused_as_one(tmp_path):
+    path = write(tmp_path / "p.csv", "how do I boil an egg,put it into hot water", [("a", "b")])
+    with pytest.raises(UserError, match=r"the first line seems to be a pair, not the names of the columns .* add a header line"):
+        read_pairs(path)
+
+
+def test_questions_that_mostly_have_no_right_answer_are_still_a_ranking(tmp_path):
+    rows = [(f"q{i // 5}", f"a{i}", int(i % 25 == 0)) for i in range(500)]  # of 100 questions 20 have a right answer
+    path = write(tmp_path / "p.csv", "left,right,label", rows)
+    task = read_pairs(path)
+    reason = "100 of 100 left texts have 3 pairs or more, 20 have right and wrong ones"
+    assert task.kind == "ranking" and f"ranking: {reason}" in task.notes
+    assert "classification: as asked" in read_pairs(path, kind="classification").notes
+
+
+@pytest.mark.parametrize(
+    ("labels", "each", "note"),
+    [
+        ([1, 0], 2, "ranking: 30 of 30 left texts have both right and wrong answers"),
+        ([1, 0], 1, "classification: labels are 0 and 1, and only 0 of 60 left texts have both right and wrong answers"),
+        ([1, 2, 3, 4], 4, "ranking: 15 of 15 left texts have 3 pairs or more with different grades"),
+        ([1, 2, 3, 4], 2, "regression: 4 different labels, and only 0 of 30 left texts have a list of grades"),
+    ],
+)
+def test_the_reason_for_the_kind_is_always_said(tmp_path, labels, each, note):
+    rows = [(f"q{i // each}", f"a{i}", labels[i % len(labels)]) for i in range(60)]
+    assert note in read_pairs(write(tmp_path / "p.csv", "left,right,label", rows)).notes
+
+
+def test_lists_of_grades_are_ranked_with_their_gains(tmp_path):
+    rows = [(f"q{i // 4}", f"a{i}", i % 4 + 1) for i in range(120)]
+    path = write(tmp_path / "p.csv", "left,right,grade", rows)
+    task = read_pairs(path)
+    assert task.metrics == ("MAP", "MRR", "nDCG@10") and set(task.test.grade.tolist()) == {1, 2, 3, 4}
+    assert task.test.positives().mean() == 0.5, "grades 3 and 4, above the middle of the scale"
+    assert read_pairs(path, kind="regression").metrics == ("Spearman", "Pearson")
+
+
+def test_columns_of_negatives_are_read(tmp_path):
+    path = write(
+        tmp_path / "p.csv", "anchor,positive,negative_1,negative_2", [(f"q{i}", f"a{i}", f"m{i}", f"n{i}") for i in range(30)]
+    )
+    task = read_pairs(path)
+    row = task.train.left.index("q7")
+    assert task.train.negatives[row] == ("m7", "n7")
+    assert {"a7", "m7", "n7"} <= set(task.train.corpus), "negatives are there to be found instead of the answer"
+    assert any("negatives from 'negative_1', 'negative_2'" in note for note in task.notes)
+    path = tmp_path / "p.jsonl"
+    path.write_text(
+        "\n".join(json.dumps({"query": f"q{i}", "positive": "a", "negatives": ["m", "n", "o"][: 2 + i % 2]}) for i in range(30))
+    )
+    assert set(read_pairs(path).train.negatives) == {("m", "n")}, "each pair has as many as the one with the fewest"
+
+
+# splits
+
+
+def test_three_files_are_the_three_splits(tmp_path):
+    paths = [write(tmp_path / f"{name}.csv", "left,right", [(f"{name} {i}", "x") for i in range(5)]) for name in ("a", "b", "c")]
+    task = read_pairs(*paths)
+    assert [{text[0] for text in part.left} for part in (task.train, task.dev, task.test)] == [{"a"}, {"b"}, {"c"}]
+    assert task.notes[-1] == "as given: 5 train, 5 dev, 5 test"
+
+
+def test_what_is_missing_is_split_from_train(tmp_path):
+    train = write(tmp_path / "train.csv", "left,right", [(f"a{i}", "x") for i in range(50)])
+    test = write(tmp_path / "test.csv", "left,right", [(f"b{i}", "x") for i in range(7)])
+    task = read_pairs(train, test=test)
+    assert (len(task.train), len(task.dev), len(task.test)) == (45, 5, 7)
+    assert set(task.dev.left) == set(read_pairs(train).dev.left), "the same pairs as without a test file"
+    task = read_pairs(train, dev=test)
+    assert (len(task.train), len(task.dev), len(task.test)) == (45, 7, 5)
+
+
+def test_a_column_may_name_the_split_and_a_wrong_name_has_its_line(tmp_path):
+    names = ["train", "validation", "test", "Train"]
+    path = write(tmp_path / "p.csv", "left,right,part", [(f"a{i}", "x", names[i % 4]) for i in range(40)])
+    task = read_pairs(path, split_column="part")
+    assert (len(task.train), len(task.dev), len(task.test)) == (20, 10, 10)
+    write(path, "left,right,part", [("a", "b", "train"), ("c", "d", "fold 3")])
+    with pytest.raises(UserError, match=r"p\.csv line 3: the split is 'fold 3'; known names: train, dev, validation"):
+        read_pairs(path, split_column="part")
+
+
+def test_a_group_is_never_in_two_splits(tmp_path):
+    path = write(tmp_path / "p.csv", "left,right,author", [(f"a{i}", f"x{i}", f"author {i % 20}") for i in range(200)])
+    task = read_pairs(path, group="author")
+    authors = [{int(text[1:]) % 20 for text in part.left} for part in (task.train, task.dev, task.test)]
+    assert all(authors) and not (authors[0] & authors[1] or authors[0] & authors[2] or authors[1] & authors[2])
+    assert any(note.startswith("split by group (author): ") for note in task.notes)
+
+
+def test_left_texts_of_train_in_a_given_test_are_counted(tmp_path):
+    train = write(tmp_path / "train.csv", "left,right", [(f"a{i}", "x") for i in range(50)])
+    test = write(tmp_path / "test.csv", "left,right", [("a1", "x"), ("a2", "y"), ("b", "x")])
+    notes = read_pairs(train, test=test).notes
+    assert "test: 2 of 3 left texts (1 whole pairs) are in train too: its scores may be too good" in notes
+
+
+def test_pairs_without_train_are_there_to_be_scored_whole(tmp_path):
+    path = write(tmp_path / "p.csv", "left,right,label", [(f"a{i}", "x", i % 2) for i in range(8)])
+    task = read_pairs(test=path)
+    assert len(task.test) == 8 and task.metrics == ("F1@best", "AP"), "no dev, no threshold of F1"
+    assert read_pairs(dev=path, test=path).metrics[0] == "F1"
+
+
+def test_positives_are_searched_in_a_given_corpus(tmp_path):
+    pairs = write(tmp_path / "p.csv", "left,right", [(f"a{i}", f"x{i}") for i in range(30)])
+    corpus = write(tmp_path / "c.csv", "id,text", [(i, f"x{i + 1}") for i in range(100)])
+    task = read_pairs(pairs, corpus=corpus)
+    assert "retrieval: a corpus is given to search in" in task.notes
+    assert "positives are searched among 100 texts; 1 right texts were not in it and are added" in task.notes
+    assert {"x50", "x100"} <= set(task.test.corpus) and set(task.test.right) <= set(task.test.corpus)
