@@ -229,17 +229,15 @@ def time_texts(by):
     return vars(watch)
 
 
-def training_arguments(folder, encode, device):
+def training_arguments(folder, batches, device):
     """Three epochs in the order by examples, with nothing saved and nothing said."""
     from sentence_transformers import SentenceTransformerTrainingArguments
-
-    from pairtune.sbert.sampler import HardBatches
 
     return SentenceTransformerTrainingArguments(
         output_dir=folder,
         num_train_epochs=EPOCHS,
         per_device_train_batch_size=32,
-        batch_sampler=HardBatches(OrderSettings(by="examples", encode=encode)),
+        batch_sampler=batches,
         save_strategy="no",
         logging_strategy="no",
         logging_nan_inf_filter=False,
@@ -250,16 +248,16 @@ def training_arguments(folder, encode, device):
     )
 
 
-def timed_callbacks(device, reordering, epoch):
-    """Callbacks that order and count: re-ordering on one stopwatch, whole epochs on the other; the first epoch only warms up."""
+def timed_batches(encode, device, reordering, epoch):
+    """Batches whose ordering is on one stopwatch, and a callback with epochs on the other; the first epoch only warms up."""
     import torch
     from transformers import TrainerCallback
 
-    from pairtune.sbert.reorder import Reorder
+    from pairtune.sbert.hard_batches import HardBatches
 
     wait = torch.cuda.synchronize if device != "cpu" else lambda: None
 
-    class Timed(Reorder):
+    class Timed(HardBatches):
         def on_epoch_begin(self, args, state, control, **kwargs):
             wait()
             watch = reordering if state.global_step else Stopwatch()  # the first epoch encodes in either case
@@ -282,7 +280,7 @@ def timed_callbacks(device, reordering, epoch):
             wait()
             self.block.__exit__(None, None, None)
 
-    return [Epochs(), Timed()]
+    return Timed(by="examples", encode=encode), Epochs()
 
 
 def time_training(count, encode, name, device):
@@ -303,14 +301,15 @@ def time_training(count, encode, name, device):
     model.max_seq_length = TOKENS if device == "cpu" else 128
     model.model_card_data.generate_widget_examples = False
     static = lengths_to_capture(model, "bf16") if device != "cpu" else 0
+    batches, epochs = timed_batches(encode, device, reordering, epoch)
     with tempfile.TemporaryDirectory() as folder:
         data = Dataset.from_dict({"left": pairs.left[:count], "right": pairs.right[:count]})
         trainer = PairTrainer(
             model,
-            training_arguments(folder, encode, device),
+            training_arguments(folder, batches, device),
             data,
             loss=BatchSoftmaxLoss(model, temperature=0.05),
-            callbacks=timed_callbacks(device, reordering, epoch),
+            callbacks=[epochs, batches],
             data_collator=PackingCollator(model, data, offset=first_position(model), static=static),
         )
         trainer.remove_callback(PrinterCallback)
@@ -344,13 +343,13 @@ def time_recipe(name, model, changes, folder):
 
     from pairtune.runs.recipe import read_recipe
     from pairtune.sbert import trainer
-    from pairtune.train import run
+    from pairtune.training import run
 
     cuda = torch.cuda.is_available()
     wait = torch.cuda.synchronize if cuda else lambda: None
     begins, orders, steps, ends = [], [], [], []
 
-    class Timed(trainer.Reorder):
+    class Timed(trainer.HardBatches):
         def on_epoch_begin(self, args, state, control, **kwargs):
             wait()
             begins.append(time.perf_counter())
@@ -370,7 +369,7 @@ def time_recipe(name, model, changes, folder):
     settings = ["order.encode=reuse", "train.epochs=5", f'encoder="{model}"', *changes]
     recipe = read_recipe(name, ["train.precision=bf16", *settings] if cuda else settings)
     out, cpu = Path(tempfile.mkdtemp(dir=folder)), time.process_time()
-    with patch.object(trainer, "Reorder", Timed):
+    with patch.object(trainer, "HardBatches", Timed):
         run(recipe, 1, out=out / "run", results=out / "results.jsonl", checkpoints=False, keep_model=False)
     epochs = np.subtract(ends, begins)[1:]  # the first encodes
     order, keeping = np.array(orders[1:]), sum(steps) / len(begins)

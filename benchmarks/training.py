@@ -27,10 +27,8 @@ from pairtune.encoders.loading import load_encoder
 from pairtune.fast.attention import first_position, lengths_to_capture
 from pairtune.fast.packing import PackingCollator
 from pairtune.progress import say
-from pairtune.runs.recipe import OrderSettings
+from pairtune.sbert.hard_batches import HardBatches
 from pairtune.sbert.losses import BatchSoftmaxLoss
-from pairtune.sbert.reorder import Reorder
-from pairtune.sbert.sampler import HardBatches
 from pairtune.sbert.trainer import PairTrainer
 
 WORKLOADS = ("short", "natural", "repeated", "bf16")  # the last: natural, ours in bf16 against the host's float32
@@ -91,11 +89,11 @@ def measure(ours: bool, encoder: SentenceTransformer, data: Dataset, batch: int,
             logging_steps=50,
             dataloader_pin_memory=torch.cuda.is_available(),
             logging_nan_inf_filter=not ours,
-            batch_sampler=HardBatches(OrderSettings(by="original")),
+            batch_sampler=HardBatches(by="original"),
             use_cpu=encoder.device.type == "cpu",
         )
         watch = Stopwatch(steps // 2, steps)
-        parts: dict[str, Any] = {"model": encoder, "args": arguments, "train_dataset": data, "callbacks": [watch, Reorder()]}
+        parts: dict[str, Any] = {"model": encoder, "args": arguments, "train_dataset": data, "callbacks": [watch]}
         trainer: Any
         if ours:
             static = lengths_to_capture(encoder, precision) if encoder.device.type == "cuda" else 0

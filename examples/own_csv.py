@@ -6,8 +6,7 @@ python examples/own_csv.py pairs.csv LEFT_COLUMN RIGHT_COLUMN [LABEL_COLUMN] [--
 import argparse
 from pathlib import Path
 
-from pairtune import load_encoder, read_recipe, run
-from pairtune.data.tables import read_table
+from pairtune import load_encoder, read_recipe, read_table, train
 
 arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 arguments.add_argument("csv", type=Path)
@@ -22,7 +21,7 @@ task = read_table(given.csv, given.left, given.right, given.label)
 for note in task.notes:
     print("note:", note)
 recipe = read_recipe("own/labelled" if given.label else "own/positives", [f'encoder="{given.encoder}"', "train.epochs=1"])
-record = run(recipe, seed=1, out=given.out, task=task, overwrite=True)
+record, *_ = train(recipe, out=given.out, task=task, overwrite=True)
 print(f"{task.metric} on test: {record.before['test'][task.metric]:.3f} → {record.after['test'][task.metric]:.3f}")
 
 model = load_encoder(record.model)

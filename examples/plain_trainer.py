@@ -1,4 +1,4 @@
-"""Our loss in a plain sentence-transformers script: nothing else of pairtune is needed.
+"""Our loss and our batches in a plain sentence-transformers script: nothing else of pairtune is needed.
 
 python examples/plain_trainer.py [encoder] [pairs]
 """
@@ -8,7 +8,7 @@ import sys
 from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 
-from pairtune import BatchSoftmaxLoss, PairEvaluator, load_encoder, load_task
+from pairtune import BatchSoftmaxLoss, HardBatches, PairEvaluator, load_encoder, load_task
 
 encoder, pairs = (sys.argv[1:] + ["minilm", "1000"][len(sys.argv) - 1 :])[:2]
 task = load_task("stdlib")
@@ -19,7 +19,12 @@ evaluator = PairEvaluator.of_task(task, "test")
 trainer = SentenceTransformerTrainer(
     model=model,
     args=SentenceTransformerTrainingArguments(
-        output_dir="runs/plain", num_train_epochs=1, per_device_train_batch_size=32, learning_rate=1e-4, save_strategy="no"
+        output_dir="runs/plain",
+        num_train_epochs=1,
+        per_device_train_batch_size=32,
+        learning_rate=1e-4,
+        save_strategy="no",
+        batch_sampler=HardBatches(by="examples", group=4),  # near texts share a batch
     ),
     train_dataset=Dataset.from_dict({"left": train.left, "right": train.right}),
     loss=BatchSoftmaxLoss(model, temperature=0.05),

@@ -13,7 +13,6 @@ from torch import nn
 
 from pairtune.fast.packing import PackingCollator
 from pairtune.sbert.losses import BatchSoftmaxLoss, ComboLoss, PearsonLoss
-from pairtune.sbert.temperature import LearnedTemperature
 from pairtune.sbert.trainer import PairTrainer
 
 LEFT = [
@@ -39,7 +38,7 @@ CASES = {
     "duplicates masked, temperature learned": (
         3, True, lambda model: BatchSoftmaxLoss(model, duplicates="mask", learn_temperature=True)),
     "uneven, without labels, ranges of the joined batch": (
-        4, False, lambda model: BatchSoftmaxLoss(model, temperature=1.2, normalize="range-batch", threshold=3)),
+        4, False, lambda model: BatchSoftmaxLoss(model, temperature=1.2, normalize="range-batch", positive_above=3)),
     "uneven, cached, temperature learned": (
         2, True, lambda model: ComboLoss(model, mix=0.3, normalize="l2-batch", learn_temperature=True, mini_batch_size=2)),
     "uneven, correlation": (
@@ -90,7 +89,7 @@ def train(folder: str, out: Path, batch: int, gather: bool, packed: bool = False
         eval_strategy="epoch",
     )
     columns = {"left": LEFT * 2, "right": RIGHT * 2, "label": LABELS * 2}
-    loss = BatchSoftmaxLoss(model, learn_temperature=True, gather_across_devices=gather)
+    loss = BatchSoftmaxLoss(model, learn_temperature=True, temperature_learning_rate=0.1, gather_across_devices=gather)
     kind = PairTrainer if packed else SentenceTransformerTrainer
     trainer = kind(
         model,
@@ -99,7 +98,6 @@ def train(folder: str, out: Path, batch: int, gather: bool, packed: bool = False
         data_collator=PackingCollator(model, Dataset.from_dict(columns), offset=0) if packed else None,
         eval_dataset=Dataset.from_dict(columns).select(range(5)),
         loss=loss,
-        callbacks=[LearnedTemperature(loss, rate=0.1)],
     )
     trainer.train()
     weights = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}

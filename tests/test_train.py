@@ -19,7 +19,7 @@ from pairtune.data.pairs import PairSet, Task
 from pairtune.errors import UserError
 from pairtune.report.summary import summarize, table_of_runs
 from pairtune.runs.record import kept_run, read_records
-from pairtune.train import run, run_seeds
+from pairtune.training import run, train
 from small import assert_same_weights, sentence, small_recipe, weights
 
 
@@ -55,7 +55,7 @@ def test_a_tuned_model_loads_where_pairtune_is_not_installed(tmp_path, tiny_enco
 
 
 def test_the_best_seed_on_dev_becomes_the_model(tmp_path, tiny_encoder, small_task):
-    runs = run_seeds(small_recipe(tiny_encoder, train={"epochs": 1}), (1, 2), out=tmp_path / "all", task=small_task)
+    runs = train(small_recipe(tiny_encoder, train={"epochs": 1}), seeds=(1, 2), out=tmp_path / "all", task=small_task)
     best = max(runs, key=lambda one: one.dev_score())
     assert_same_weights(tmp_path / "all" / "model", tmp_path / "all" / f"seed-{best.seed}" / "model")
     assert len(read_records(tmp_path / "results.jsonl")) == 2
@@ -63,22 +63,22 @@ def test_the_best_seed_on_dev_becomes_the_model(tmp_path, tiny_encoder, small_ta
 
 def test_overwriting_loses_nothing_before_the_new_run_can_begin(tmp_path, tiny_encoder, small_task):
     recipe = small_recipe(tiny_encoder, train={"epochs": 1})
-    run_seeds(recipe, (1, 2), out=tmp_path / "all", task=small_task)
+    train(recipe, seeds=(1, 2), out=tmp_path / "all", task=small_task)
     wrong = recipe.model_copy(update={"encoder": "./none"})
     with pytest.raises(UserError, match="there is no such folder"):
-        run_seeds(wrong, (1,), out=tmp_path / "all", task=small_task, overwrite=True)
+        train(wrong, seeds=(1,), out=tmp_path / "all", task=small_task, overwrite=True)
     assert (tmp_path / "all" / "seed-1" / "record.json").exists()
     with pytest.raises(UserError, match="there is no such folder"):
         run(wrong, 1, out=tmp_path / "new", task=small_task)
     assert not (tmp_path / "new").exists()  # the right command is not refused for the wrong one
-    run_seeds(recipe, (3,), out=tmp_path / "all", task=small_task, overwrite=True)
+    train(recipe, seeds=(3,), out=tmp_path / "all", task=small_task, overwrite=True)
     assert sorted(path.name for path in (tmp_path / "all").iterdir()) == ["model", "seed-3"]
 
 
 def test_a_model_that_no_run_made_is_left_alone(tmp_path, tiny_encoder, small_task):
     (tmp_path / "model").mkdir()
     with pytest.raises(UserError, match="model is there, and no run of ours made it"):
-        run_seeds(small_recipe(tiny_encoder), (1,), out=tmp_path, task=small_task, overwrite=True)
+        train(small_recipe(tiny_encoder), seeds=(1,), out=tmp_path, task=small_task, overwrite=True)
 
 
 def test_with_a_rotating_dev_each_seed_has_its_own(tmp_path, tiny_encoder):
@@ -89,7 +89,7 @@ def test_with_a_rotating_dev_each_seed_has_its_own(tmp_path, tiny_encoder):
 
     task = Task("own", "regression", pairs("train", 30), pairs("dev", 10), pairs("test", 8), "Spearman", ("Spearman",))
     recipe = small_recipe(tiny_encoder, dev="rotating", train={"epochs": 1})
-    runs = run_seeds(recipe, (1, 2), out=tmp_path / "all", task=task)
+    runs = train(recipe, seeds=(1, 2), out=tmp_path / "all", task=task)
     assert [one.pairs for one in runs] == [{"train": 36, "dev": 4, "test": 8}] * 2
     assert runs[0].before["dev"] != runs[1].before["dev"] and runs[0].before["test"] == runs[1].before["test"]
     recipe = small_recipe(tiny_encoder, dev="rotating", train={"file": "pairs.parquet"})
@@ -99,7 +99,7 @@ def test_with_a_rotating_dev_each_seed_has_its_own(tmp_path, tiny_encoder):
 
 def test_a_joined_dev_is_trained_on_and_nothing_is_chosen_by_it(tmp_path, tiny_encoder, small_task):
     recipe = small_recipe(tiny_encoder, dev="joined", select="last", train={"epochs": 1})
-    runs = run_seeds(recipe, (1, 2), out=tmp_path / "all", task=small_task)
+    runs = train(recipe, seeds=(1, 2), out=tmp_path / "all", task=small_task)
     assert [one.pairs for one in runs] == [{"train": 72, "dev": 24, "test": 24}] * 2
     assert runs[0].notes == ["dev: its 24 pairs are trained on too, so the scores on it say nothing about others"]
     assert_same_weights(tmp_path / "all" / "model", tmp_path / "all" / "seed-1" / "model")  # the first, whatever dev says

@@ -189,7 +189,7 @@ def test_no_torch_is_needed_to_show_a_table(tmp_path):
 
 
 def test_the_queue_needs_nothing_that_only_reports_need():
-    program = "import sys, pairtune.tune.queue, pairtune.train; print(*sys.modules)"
+    program = "import sys, pairtune.tune.queue, pairtune.training; print(*sys.modules)"
     loaded = set(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split())
     assert not {"torch", "typer", "duckdb", "plotly", "jinja2", "datasets", "faiss"} & loaded
 

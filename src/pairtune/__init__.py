@@ -11,23 +11,24 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "train": "pairtune.training",
+    "read_recipe": "pairtune.runs.recipe",
+    "Recipe": "pairtune.runs.recipe",
+    "Run": "pairtune.runs.record",
+    "read_pairs": "pairtune.data.tables",
+    "read_table": "pairtune.data.tables",
+    "load_task": "pairtune.data.datasets",
+    "PairSet": "pairtune.data.pairs",
+    "Task": "pairtune.data.pairs",
+    "shuffle": "pairtune.engines.shuffle",
+    "load_encoder": "pairtune.encoders.loading",
+    "HardBatches": "pairtune.sbert.hard_batches",
     "BatchSoftmaxLoss": "pairtune.sbert.losses",
     "ComboLoss": "pairtune.sbert.losses",
     "PearsonLoss": "pairtune.sbert.losses",
-    "LearnedTemperature": "pairtune.sbert.temperature",
-    "HardBatches": "pairtune.sbert.sampler",
-    "Reorder": "pairtune.sbert.reorder",
     "PairEvaluator": "pairtune.sbert.evaluator",
-    "PairSet": "pairtune.data.pairs",
-    "Recipe": "pairtune.runs.recipe",
-    "Task": "pairtune.data.pairs",
     "batch_softmax_loss": "pairtune.loss",
-    "load_encoder": "pairtune.encoders.loading",
     "UserError": "pairtune.errors",
-    "load_task": "pairtune.data.datasets",
-    "read_pairs": "pairtune.data.tables",
-    "read_recipe": "pairtune.runs.recipe",
-    "run": "pairtune.train",
 }
 __all__ = sorted(_HOMES)
 

@@ -154,7 +154,7 @@ def test_dev_is_filled_and_says_so():
 
 
 def test_a_recipe_fills_what_it_trains_and_is_selected_on(tmp_path, tiny_encoder):
-    from pairtune.train import run
+    from pairtune.training import run
 
     recipe = small_recipe(tiny_encoder, train={"candidates": 5, "epochs": 1}, dev_candidates=6)
     record = run(recipe, 1, out=tmp_path / "run", task=ranking(), keep_model=False)
@@ -176,7 +176,7 @@ def ranking():
     ],
 )
 def test_what_cannot_be_filled_is_refused_before_anything_is_lost(tmp_path, tiny_encoder, train, message):
-    from pairtune.train import run
+    from pairtune.training import run
 
     done = tmp_path / "run" / "record.json"
     done.parent.mkdir()

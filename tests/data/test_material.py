@@ -9,7 +9,7 @@ from pairtune.data.pairs import PairSet, Task
 from pairtune.errors import UserError
 from pairtune.runs.folder import ask_for
 from pairtune.runs.recipe import make_recipe
-from pairtune.train import arrange, run
+from pairtune.training import arrange, run
 from small import small_pairs, small_recipe
 
 

@@ -18,7 +18,7 @@ from pairtune.encoders.embedding import encode
 from pairtune.encoders.ignoring import ignoring
 from pairtune.errors import UserError
 from pairtune.runs.recipe import read_recipe
-from pairtune.train import run
+from pairtune.training import run
 from small import small_recipe
 
 LINK, SIGNED = r"(https?://|pic\.twitter\.com/)\S+", r"\(@\w+\)\s\w+\s\d+,\s\d{4}$"

@@ -25,7 +25,7 @@ from pairtune.report.scores import find_intervals
 from pairtune.report.summary import name_runs, read_runs
 from pairtune.report.wins import find_examples
 from pairtune.runs.evidence import Evidence, Judged, Outcome, read_evidence
-from pairtune.train import run
+from pairtune.training import run
 from report_runs import NASTY, duplicates_task, make_small_recipe, ranking_task, search_task
 
 
@@ -335,7 +335,7 @@ def test_making_a_report_does_not_import_torch(finished, tmp_path):
     program = (
         "import sys; from pathlib import Path; from pairtune.report.page import write_report\n"
         f"write_report([Path({str(finished)!r})], Path({str(tmp_path / 'page.html')!r}))\n"
-        "print([name for name in ('torch', 'transformers', 'pairtune.train') if name in sys.modules])"
+        "print([name for name in ('torch', 'transformers', 'pairtune.training') if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

@@ -11,7 +11,7 @@ import pytest
 from browsing import assert_no_errors, assert_only_this_machine_was_asked, forget, needs_chromium, open_chromium
 from pairtune.report.page import write_report
 from pairtune.runs.evidence import read_evidence
-from pairtune.train import run
+from pairtune.training import run
 from report_runs import NASTY, duplicates_task, make_small_recipe
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser"), needs_chromium]

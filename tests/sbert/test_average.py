@@ -75,7 +75,7 @@ def test_a_blend_lies_between_the_encoder_as_it_came_and_the_tuned_one(tmp_path,
 
 
 def test_the_card_and_the_record_of_an_average_say_so(tmp_path, tiny_encoder, small_task):
-    from pairtune.train import run
+    from pairtune.training import run
 
     record = run(small_recipe(tiny_encoder, select="average"), 1, out=tmp_path / "run", task=small_task)
     assert record.recipe["select"] == "average"

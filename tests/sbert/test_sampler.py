@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import pickle
 
 import numpy as np
@@ -18,9 +19,9 @@ from pairtune.errors import UserError
 from pairtune.ordering import Side, epoch_seed, order_pairs
 from pairtune.runs.recipe import OrderSettings
 from pairtune.sbert import kept as kept_module
+from pairtune.sbert.hard_batches import ORDER_FILE, HardBatches, encode_side
 from pairtune.sbert.kept import Encoded, Kept
-from pairtune.sbert.reorder import ORDER_FILE, Reorder, encode_side
-from pairtune.sbert.sampler import HardBatches, OrderedBatchSampler
+from pairtune.sbert.sampler import OrderedBatchSampler
 
 NOUNS = ["cat", "dog", "tree", "river", "king", "bread", "python", "snake", "house", "moon"]
 VERBS = ["eats", "sees", "finds", "leaves", "makes"]
@@ -67,7 +68,7 @@ def by(name, **more):
     return OrderSettings(by=name, group=4, neighbors=12, **more)
 
 
-def make_trainer(encoder, folder, settings, *, data=PAIRS, loss=MultipleNegativesRankingLoss, callbacks=(), reorder=None, **more):
+def make_trainer(encoder, folder, settings, *, data=PAIRS, loss=MultipleNegativesRankingLoss, callbacks=(), **more):
     torch.manual_seed(0)
     model = SentenceTransformer(encoder, device="cpu")
     model.max_seq_length = 12
@@ -75,7 +76,7 @@ def make_trainer(encoder, folder, settings, *, data=PAIRS, loss=MultipleNegative
     args = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
         per_device_train_batch_size=BATCH,
-        batch_sampler=HardBatches(settings),
+        batch_sampler=HardBatches(**settings.model_dump()),
         report_to=[],
         use_cpu=True,
         disable_tqdm=True,
@@ -88,7 +89,7 @@ def make_trainer(encoder, folder, settings, *, data=PAIRS, loss=MultipleNegative
         train_dataset=data,
         loss=loss(model),
         data_collator=Notes(preprocess_fn=model.preprocess, prompts=args.prompts),
-        callbacks=[*callbacks, reorder or Reorder()],
+        callbacks=list(callbacks),
     )
 
 
@@ -139,10 +140,7 @@ def test_reordering_leaves_no_trace_in_the_training(tiny_encoder, tmp_path):
     plain = train(tiny_encoder, tmp_path, by("original"), data=PAIRS.select(rows), num_train_epochs=1)
     assert torch.equal(weights(ordered), weights(plain))  # dropout drew the very same numbers
 
-    reorder = Reorder()
-    trainer = make_trainer(tiny_encoder, tmp_path, by("examples"), reorder=reorder, max_steps=1)
-    trainer.add_callback(Look())  # after Reorder
-    trainer.train()
+    train(tiny_encoder, tmp_path, by("examples"), callbacks=[Look()], max_steps=1)
     assert modes == [True]
 
 
@@ -159,12 +157,10 @@ def test_encoding_keeps_the_mode_of_every_module_and_the_random_numbers(tiny_mod
 
 
 def test_texts_are_encoded_with_the_prompt_of_the_collator(tiny_encoder, tmp_path):
-    reorder = Reorder()
     trainer = make_trainer(
         tiny_encoder,
         tmp_path,
         by("examples", encode="once"),
-        reorder=reorder,
         prompts={"left": "a dream: "},
         max_steps=1,
         learning_rate=0,
@@ -173,27 +169,26 @@ def test_texts_are_encoded_with_the_prompt_of_the_collator(tiny_encoder, tmp_pat
     trainer.train()
     model = SentenceTransformer(tiny_encoder, device="cpu")
     model.max_seq_length = 12
-    assert np.allclose(reorder._encoded.vectors, model.encode(LEFT, prompt="a dream: "), atol=1e-5)
-    assert not np.allclose(reorder._encoded.vectors, model.encode(LEFT), atol=1e-2)
+    batches = trainer.args.batch_sampler
+    assert np.allclose(batches._encoded.vectors, model.encode(LEFT, prompt="a dream: "), atol=1e-5)
+    assert not np.allclose(batches._encoded.vectors, model.encode(LEFT), atol=1e-2)
 
 
 def test_texts_that_repeat_are_encoded_once(tiny_encoder, tmp_path):
-    reorder = Reorder()
-    train(tiny_encoder, tmp_path, by("examples", side="right", encode="once"), reorder=reorder, max_steps=1)
-    assert reorder._encoded.vectors.shape == (len(set(RIGHT)), 384)
-    assert reorder.samplers[0].side.texts == tuple(dict.fromkeys(RIGHT))
+    trainer = train(tiny_encoder, tmp_path, by("examples", side="right", encode="once"), max_steps=1)
+    batches = trainer.args.batch_sampler
+    assert batches._encoded.vectors.shape == (len(set(RIGHT)), 384)
+    assert batches.samplers[0].side.texts == tuple(dict.fromkeys(RIGHT))
 
 
 @pytest.mark.parametrize(("loss", "accumulate", "side"), [("joined", 1, "right"), ("cached", 4, "left")])
 def test_reused_vectors_are_those_of_the_training_steps(tiny_encoder, tmp_path, loss, accumulate, side):
-    reorder = Reorder()
     settings = by("examples", encode="reuse", margin=0.5, side=side)
     trainer = make_trainer(
         tiny_encoder,
         tmp_path,
         settings,
         loss=MultipleNegativesRankingLoss if loss == "joined" else in_parts,
-        reorder=reorder,
         gradient_accumulation_steps=accumulate,
         learning_rate=0,
         num_train_epochs=1,
@@ -201,16 +196,16 @@ def test_reused_vectors_are_those_of_the_training_steps(tiny_encoder, tmp_path, 
     for module in trainer.model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-    seen = []
-    trainer.add_callback(_Forget(reorder, seen))
+    seen, batches = [], trainer.args.batch_sampler
+    trainer.add_callback(_Forget(batches, seen))
     trainer.train()
-    reorder.kept.flush()
+    batches.kept.flush()
     left, right = (trainer.model.encode(texts, normalize_embeddings=True) for texts in (LEFT, RIGHT))
     distinct = list(dict.fromkeys(LEFT if side == "left" else RIGHT))
     assert seen == [True]
-    assert np.allclose(reorder.kept.encoded.vectors, trainer.model.encode(distinct), atol=1e-4)
-    assert np.allclose(reorder.kept.encoded.own, (left * right).sum(axis=1), atol=1e-4)
-    assert reorder.kept.batches_kept == STEPS
+    assert np.allclose(batches.kept.encoded.vectors, trainer.model.encode(distinct), atol=1e-4)
+    assert np.allclose(batches.kept.encoded.own, (left * right).sum(axis=1), atol=1e-4)
+    assert batches.kept.batches_kept == STEPS
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
@@ -234,13 +229,13 @@ def test_of_a_text_that_is_seen_twice_the_last_vector_is_kept(device, at_hand, w
 class _Forget(TrainerCallback):
     """Wipes the encoded vectors once the first epoch is ordered: what is there at its end comes from the steps."""
 
-    def __init__(self, reorder, seen):
-        self.reorder, self.seen = reorder, seen
+    def __init__(self, batches, seen):
+        self.batches, self.seen = batches, seen
 
     def on_step_begin(self, args, state, control, **kwargs):
         if not self.seen:
-            self.reorder._encoded.vectors[:] = 0
-            self.reorder._encoded.own[:] = 0
+            self.batches._encoded.vectors[:] = 0
+            self.batches._encoded.own[:] = 0
             self.seen.append(True)
 
 
@@ -294,7 +289,7 @@ def test_training_arguments_are_saved_without_the_model(tiny_encoder, tmp_path):
     assert saved.stat().st_size < 20_000
     again = torch.load(saved, weights_only=False).batch_sampler
     assert again.settings == by("examples", encode="reuse")
-    assert not again.attached
+    assert again.samplers == [] and trainer.args.batch_sampler.samplers
     assert len(pickle.dumps(trainer.args.batch_sampler)) < 1000
 
 
@@ -306,18 +301,32 @@ def test_an_evaluation_keeps_the_order_of_the_dataset(tiny_encoder, tmp_path):
     assert [row for batch in trainer.data_collator.seen for row in batch] == list(range(len(PAIRS)))
 
 
-def test_one_half_without_the_other_is_refused(tiny_encoder, tmp_path):
-    model = SentenceTransformer(tiny_encoder, device="cpu")
-    options = {"output_dir": str(tmp_path), "report_to": [], "use_cpu": True, "disable_tqdm": True}
-    arguments = SentenceTransformerTrainingArguments(**options, batch_sampler=HardBatches(by("uniform")))
-    trainer = SentenceTransformerTrainer(model, arguments, PAIRS, loss=MultipleNegativesRankingLoss(model))
-    with pytest.raises(UserError, match=r"HardBatches\(by='uniform'\) works with a callback: .*callbacks=\[Reorder\(\)\]"):
+def test_the_order_joins_every_trainer_that_asks_for_its_batches_and_once(tiny_encoder, tmp_path):
+    first = train(tiny_encoder, tmp_path, by("examples"), num_train_epochs=1)
+    batches = first.args.batch_sampler
+    again = SentenceTransformerTrainer(first.model, first.args, PAIRS, loss=MultipleNegativesRankingLoss(first.model))
+    for trainer in (first, again):
         trainer.train()
-    arguments = SentenceTransformerTrainingArguments(**options)
-    with pytest.raises(UserError, match=r"give the arguments batch_sampler=HardBatches"):
-        SentenceTransformerTrainer(model, arguments, PAIRS, loss=MultipleNegativesRankingLoss(model), callbacks=[Reorder()])
+        assert trainer.callback_handler.callbacks.count(batches) == 1
+    named = make_trainer(tiny_encoder, tmp_path, by("examples"), max_steps=1)
+    named.add_callback(named.args.batch_sampler)
+    named.train()
+    assert named.callback_handler.callbacks.count(named.args.batch_sampler) == 1
+
+
+def test_hard_batches_take_every_setting_of_an_order_and_refuse_what_a_recipe_refuses():
+    words = inspect.signature(HardBatches).parameters
+    assert {name: word.default for name, word in words.items()} == {
+        **{name: field.default for name, field in OrderSettings.model_fields.items()},
+        "by": "examples",
+    }
+    assert HardBatches(by="words", shingle=2).settings == OrderSettings(by="words", shingle=2)
+    with pytest.raises(UserError, match="HardBatches: by is 'word'; input should be 'original'"):
+        HardBatches(by="word")
     with pytest.raises(UserError, match="skip_nearest"):
-        HardBatches(by("words", skip_nearest=1))
+        HardBatches(by="words", skip_nearest=1)
+    with pytest.raises(UserError, match=r"HardBatches\(by='words'\) makes batches in a trainer"):
+        HardBatches(by="words")(PAIRS)
 
 
 @pytest.mark.parametrize("name", ["original", "uniform", "words"])
@@ -382,7 +391,7 @@ def test_a_missing_text_is_refused(tiny_model, tmp_path):
 def test_vectors_that_nobody_made_are_asked_for():
     ours = sampler(by("examples"))
     ours.training = True
-    with pytest.raises(UserError, match=r"none has encoded the texts for epoch 1: give the trainer callbacks=\[Reorder\(\)\]"):
+    with pytest.raises(UserError, match="none has encoded the texts for epoch 1"):
         list(ours)
 
 

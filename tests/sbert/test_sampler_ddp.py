@@ -28,8 +28,7 @@ def train(encoder, folder, by, resume=None):
     from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-    from pairtune.sbert.reorder import Reorder
-    from pairtune.sbert.sampler import HardBatches
+    from pairtune.sbert.hard_batches import HardBatches
 
     seen, orders = [], []
 
@@ -38,7 +37,7 @@ def train(encoder, folder, by, resume=None):
             seen.append([LEFT.index(row["left"]) for row in features])
             return super().__call__(features)
 
-    class Watched(Reorder):
+    class Watched(HardBatches):
         def on_epoch_begin(self, *args, **kwargs):
             super().on_epoch_begin(*args, **kwargs)
             orders.append(self.samplers[0].order_of_epoch().rows.tolist())
@@ -48,7 +47,7 @@ def train(encoder, folder, by, resume=None):
         output_dir=folder,
         num_train_epochs=3,
         per_device_train_batch_size=BATCH,
-        batch_sampler=HardBatches(order_settings(by)),
+        batch_sampler=Watched(**order_settings(by).model_dump()),
         learning_rate=1e-3,
         save_strategy="no" if resume else "steps",
         save_steps=STEPS + 1,
@@ -64,7 +63,6 @@ def train(encoder, folder, by, resume=None):
         Dataset.from_dict({"left": LEFT, "right": [f"the {text}" for text in LEFT]}),
         loss=MultipleNegativesRankingLoss(model),
         data_collator=Notes(preprocess_fn=model.preprocess),
-        callbacks=[Watched()],
     )
     trainer.train(resume_from_checkpoint=resume)
     return {"seen": seen, "orders": orders, "weight": float(sum(p.detach().double().sum() for p in model.parameters()))}

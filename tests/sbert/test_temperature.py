@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
 import torch
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss, MatryoshkaLoss
 from transformers import TrainerCallback
@@ -44,11 +45,9 @@ def make_trainer(encoder, folder, callbacks=(), rate=0.1, settings=None, **more)
         logging_steps=1,
         **{"save_strategy": "no", "learning_rate": 1e-4, "weight_decay": 0.5, **more},
     )
-    loss = BatchSoftmaxLoss(model, learn_temperature=True, **(settings or {}))
-    learned = [] if rate is None else [LearnedTemperature(loss, rate=rate)]
-    before, after = callbacks or ((), ())
+    loss = BatchSoftmaxLoss(model, learn_temperature=True, temperature_learning_rate=rate, **(settings or {}))
     trainer = SentenceTransformerTrainer(
-        model, arguments, train_dataset=Dataset.from_dict(TEXTS), loss=loss, callbacks=[*before, *learned, *after]
+        model, arguments, train_dataset=Dataset.from_dict(TEXTS), loss=loss, callbacks=list(callbacks)
     )
     return trainer, loss
 
@@ -68,7 +67,9 @@ class Spy(TrainerCallback):
 @pytest.mark.parametrize("clip", [0.5, 1e6])
 def test_log_temperature_takes_the_steps_of_adam_at_its_own_rate_clipped_with_the_encoder(tiny_encoder, tmp_path, clip):
     before, after = Spy(), Spy()
-    trainer, loss = make_trainer(tiny_encoder, tmp_path, [[before], [after]], max_grad_norm=clip, lr_scheduler_type="linear")
+    trainer, loss = make_trainer(tiny_encoder, tmp_path, [before], max_grad_norm=clip, lr_scheduler_type="linear")
+    trainer.add_callback(LearnedTemperature(loss))  # by hand, to be between the two
+    trainer.add_callback(after)
     trainer.train()
 
     log = torch.tensor(math.log(0.1), dtype=torch.float64, requires_grad=True)
@@ -86,6 +87,39 @@ def test_log_temperature_takes_the_steps_of_adam_at_its_own_rate_clipped_with_th
     assert loss.temperature.value != pytest.approx(0.1, rel=0.01)
     assert any(min(1, clip / math.hypot(*row[:2])) < 1 for row in before.seen) == (clip == 0.5)
     assert trainer.args.max_grad_norm == clip
+
+
+def test_a_loss_in_a_plain_trainer_brings_its_own_care(tiny_encoder, tmp_path):
+    alone, loss = make_trainer(tiny_encoder, tmp_path, max_grad_norm=0.5)
+    alone.train()
+    tended, same = make_trainer(tiny_encoder, tmp_path, max_grad_norm=0.5)
+    tended.add_callback(LearnedTemperature(same))
+    tended.train()
+    assert loss.temperature.value == same.temperature.value != pytest.approx(0.1, rel=0.01)
+    assert [row.get("temperature") for row in alone.state.log_history] == [
+        row.get("temperature") for row in tended.state.log_history
+    ]
+    for trainer in (alone, tended):
+        assert sum(isinstance(one, LearnedTemperature) for one in trainer.callback_handler.callbacks) == 1
+
+
+def test_one_callback_tends_the_temperatures_of_all_losses(tiny_model, tmp_path):
+    data = DatasetDict({name: Dataset.from_dict(TEXTS) for name in ("one", "two")})
+    losses = {name: BatchSoftmaxLoss(tiny_model, learn_temperature=True, temperature_learning_rate=0.1) for name in data}
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(tmp_path), per_device_train_batch_size=4, use_cpu=True, report_to=[], max_steps=4, save_strategy="no"
+    )
+    trainer = SentenceTransformerTrainer(tiny_model, arguments, data, loss=losses)
+    trainer.train()
+    (callback,) = (one for one in trainer.callback_handler.callbacks if isinstance(one, LearnedTemperature))
+    assert callback.logs == [loss.temperature.log for loss in losses.values()]
+    assert all(loss.temperature.value != pytest.approx(0.1, rel=0.01) for loss in losses.values())
+
+
+def test_outside_of_a_trainer_the_temperature_is_a_parameter_like_any_other(tiny_model):
+    loss = BatchSoftmaxLoss(tiny_model, learn_temperature=True)
+    loss([tiny_model.tokenize(column) for column in TEXTS.values()]).backward()
+    assert loss.temperature.log.grad is not None
 
 
 @pytest.mark.parametrize("start", [0.0011, 9.0])
@@ -113,7 +147,7 @@ def test_a_killed_run_resumes_to_the_same_temperature_and_weights(tiny_encoder, 
     whole.train()
     assert expected.temperature.value != pytest.approx(0.1, rel=0.01)
 
-    killed, _ = make_trainer(tiny_encoder, tmp_path / "killed", [[], [Kill()]], **saving)
+    killed, _ = make_trainer(tiny_encoder, tmp_path / "killed", [Kill()], **saving)
     with pytest.raises(KeyboardInterrupt):
         killed.train()
     for restore in (False, True):  # the host can also make callbacks anew from a checkpoint
@@ -135,24 +169,28 @@ def test_a_second_training_starts_from_where_the_first_one_ended(tiny_encoder, t
 
 
 def test_a_checkpoint_without_a_temperature_is_refused(tiny_encoder, tmp_path):
-    plain, _ = make_trainer(tiny_encoder, tmp_path, rate=None, max_steps=1, save_strategy="steps", save_steps=1)
-    plain.train()
+    earlier, _ = make_trainer(tiny_encoder, tmp_path, max_steps=1, save_strategy="steps", save_steps=1)
+    earlier.train()
+    saved = tmp_path / "checkpoint-1" / "trainer_state.json"
+    state = json.loads(saved.read_text())
+    del state["stateful_callbacks"]["learned temperature"]  # as in a checkpoint of a loss that nobody tended
+    saved.write_text(json.dumps(state))
     trainer, _ = make_trainer(tiny_encoder, tmp_path, max_steps=2)
     with pytest.raises(UserError, match="the checkpoint has no learned temperature, the losses have 1"):
         trainer.train(resume_from_checkpoint=True)
 
 
 def test_a_loss_with_a_learned_temperature_asks_for_the_callback_and_others_for_none(tiny_model):
-    learning = BatchSoftmaxLoss(tiny_model, learn_temperature=True)
+    learning = BatchSoftmaxLoss(tiny_model, learn_temperature=True, temperature_learning_rate=0.02)
     wrapped = MatryoshkaLoss(tiny_model, learning, matryoshka_dims=[64])
-    assert [callback.rate for callback in temperature_callbacks(wrapped, 0.02)] == [0.02]
+    assert [callback.rates for callback in temperature_callbacks(wrapped)] == [[0.02]]
     assert LearnedTemperature(wrapped, learning).logs == [learning.temperature.log]
-    assert temperature_callbacks(BatchSoftmaxLoss(tiny_model), 0.02) == []
-    assert temperature_callbacks(CosineSimilarityLoss(tiny_model), 0.02) == []
+    assert temperature_callbacks(BatchSoftmaxLoss(tiny_model)) == []
+    assert temperature_callbacks(CosineSimilarityLoss(tiny_model)) == []
 
 
 def test_losses_that_learn_nothing_and_rates_of_nothing_are_refused(tiny_model):
     with pytest.raises(UserError, match="make one with learn_temperature=True"):
         LearnedTemperature(BatchSoftmaxLoss(tiny_model))
     with pytest.raises(UserError, match="give a value above 0"):
-        LearnedTemperature(BatchSoftmaxLoss(tiny_model, learn_temperature=True), rate=0)
+        BatchSoftmaxLoss(tiny_model, learn_temperature=True, temperature_learning_rate=0)

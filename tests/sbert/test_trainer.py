@@ -20,7 +20,7 @@ from pairtune.data.pairs import PairSet, Task
 from pairtune.encoders import export
 from pairtune.errors import UserError
 from pairtune.runs.recipe import make_recipe
-from pairtune.train import run
+from pairtune.training import run
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3[0-7]|38|9[0-7])[0-9;]*m")
 PROGRAM = [sys.executable, "-m", "pairtune"]

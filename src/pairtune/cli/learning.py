@@ -49,7 +49,7 @@ def train(
     as_json: JsonFlag = False,
 ) -> None:
     """Train a recipe, one run per seed, and keep the model that is best on dev."""
-    from pairtune.train import run_seeds
+    from pairtune import training
 
     task = own.read()
     overrides = [*(settings or ()), *([f"encoder={json.dumps(model)}"] if model else ())]
@@ -59,7 +59,7 @@ def train(
     if resume and not any(folder.glob("seed-*/recipe.json")):
         say(f"there is nothing to resume in {folder}: training from the beginning")
     try:
-        runs = run_seeds(chosen, chosen.seeds, out=folder, task=task, resume=resume, overwrite=overwrite)
+        runs = training.train(chosen, out=folder, task=task, resume=resume, overwrite=overwrite)
     except KeyboardInterrupt:
         if not folder.exists():
             raise stop("stopped before anything was done") from None
@@ -125,11 +125,11 @@ def inspect(
 @app.command()
 def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo"), as_json: JsonFlag = False) -> None:
     """Train the default encoder to find a function from what it does, and show the difference."""
+    from pairtune import training
     from pairtune.cli.showing import show_searches
     from pairtune.runs.recipe import read_recipe
-    from pairtune.train import run_seeds
 
-    runs = run_seeds(read_recipe("stdlib/demo"), (1,), out=out, resume=True)
+    runs = training.train(read_recipe("stdlib/demo"), seeds=(1,), out=out, resume=True)
     print_runs(runs, out, as_json)
     if as_json:
         return

@@ -244,7 +244,7 @@ def make_recipe(table: Mapping[str, Any], origin: str = "recipe") -> Recipe:
     try:
         return Recipe.model_validate({**rest, "stages": [lay_over(shared, stage) for stage in stages]})
     except ValidationError as problem:
-        raise UserError(_explain(problem, origin, staged="stages" in table)) from None
+        raise UserError(explain(problem, origin, staged="stages" in table)) from None
 
 
 def parse_override(text: str) -> Table:
@@ -303,7 +303,7 @@ RENAMED = {
 }
 
 
-def _explain(problem: ValidationError, origin: str, staged: bool) -> str:
+def explain(problem: ValidationError, origin: str, *, staged: bool = False) -> str:
     """All bad fields in one message, each with what was given and what was expected."""
     lines = [_explain_one(dict(error), staged) for error in problem.errors()]
     return "\n".join(f"{origin}: {line}" for line in lines)

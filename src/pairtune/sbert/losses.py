@@ -167,7 +167,8 @@ class CosentLoss(PairLoss):
 class BatchSoftmaxLoss(PairLoss):
     """The batch-softmax contrastive loss: see `batch_softmax_loss` for its settings.
 
-    learn_temperature makes τ a parameter, log τ; give the trainer the callback `LearnedTemperature` with it.
+    learn_temperature makes τ a parameter, log τ, with a learning rate of its own; it is clipped, saved and restored with the
+    encoder in any trainer of sentence-transformers.
     Without a label column every pair is positive. Texts count as duplicates when their token ids are equal.
     guide: vectors of the texts by the encoder as it came; in-batch negatives that are more similar there than the positive,
     by over guide_margin, do not count (they may be false negatives).
@@ -182,6 +183,7 @@ class BatchSoftmaxLoss(PairLoss):
         *,
         temperature: float = 0.1,
         learn_temperature: bool = False,
+        temperature_learning_rate: float = 1e-3,
         normalize: str = "l2",
         positive_above: float = 0.5,
         reduction: str = "sum",
@@ -201,7 +203,7 @@ class BatchSoftmaxLoss(PairLoss):
         self.options: dict[str, Any] = {"positive_above": positive_above, **words}
         self.guide, self.guide_margin = guide, guide_margin
         self.needs_ids = duplicates == "mask" or guide is not None
-        self.temperature = Temperature(temperature, learned=learn_temperature)
+        self.temperature = Temperature(temperature, learned=learn_temperature, rate=temperature_learning_rate)
         self._needs_raw = normalize != "l2"  # until a batch was looked at
 
     def loss_of(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
@@ -262,6 +264,7 @@ class ComboLoss(BatchSoftmaxLoss):
 BSC = (
     "temperature",
     "learn_temperature",
+    "temperature_learning_rate",
     "normalize",
     "positive_above",
     "reduction",

@@ -1,16 +1,16 @@
-"""The host's batch sampler, with an order of ours: `SentenceTransformerTrainingArguments(batch_sampler=HardBatches(...))`."""
+"""The host's batch sampler, with an order of ours."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sentence_transformers.base.sampler import DefaultBatchSampler
 
 from pairtune.errors import UserError
-from pairtune.ordering import ORDERINGS, Order, Side, check_controls, epoch_seed, order_pairs
+from pairtune.ordering import ORDERINGS, Order, Side, epoch_seed, order_pairs
 from pairtune.ordering.hashing import order_original
 from pairtune.ordering.order import count_batches, cut_batches
 from pairtune.runs.recipe import OrderSettings
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class OrderedBatchSampler(DefaultBatchSampler):
     """Batches that are consecutive slices of an order.
 
-    It keeps the order of the dataset, as an evaluation wants it, until `Reorder` finds it in the training's data loader
+    It keeps the order of the dataset, as an evaluation wants it, until `HardBatches` finds it in the training's data loader
     and sets `training`: the host builds both kinds in the same way and never says which one it is asking for.
-    order: the order of the running epoch, where it depends on the model; `Reorder` sets it before each epoch.
+    order: the order of the running epoch, where it depends on the model; `HardBatches` sets it before each epoch.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class OrderedBatchSampler(DefaultBatchSampler):
         if self.order is None and self.needs_vectors:
             raise UserError(
                 f"the order by {self.settings.by!r} needs the model, and none has encoded the texts for epoch {self.epoch + 1}: "
-                f"give the trainer callbacks=[Reorder()]"
+                f"`HardBatches` does that in a trainer of sentence-transformers"
             )
         if self.order is None:
             self.order = order_pairs(self.side, self.settings, self.epoch_seed)
@@ -111,30 +111,6 @@ class OrderedBatchSampler(DefaultBatchSampler):
         texts = list(self.dataset[self.columns[self.place]])
         other = list(self.dataset[self.columns[1 - self.place]]) if len(self.columns) > 1 else None
         return Side.of(texts, other)
-
-
-class HardBatches:
-    """The callable that the host's `batch_sampler` argument takes; the trainer needs `callbacks=[Reorder()]` beside it.
-
-    It holds the settings alone: the host pickles it into training_args.bin.
-    """
-
-    def __init__(self, settings: OrderSettings) -> None:
-        check_controls(settings)
-        self.settings = settings
-        self.attached = False  # `Reorder` sets it when a trainer is built with both
-
-    def __call__(self, dataset: Dataset, **options: Any) -> OrderedBatchSampler:
-        """The sampler of one dataset, for training or for evaluation. options: what the host passes."""
-        if not self.attached:
-            raise UserError(f"batch_sampler={self!r} works with a callback: give the trainer callbacks=[Reorder()] too")
-        return OrderedBatchSampler(dataset, settings=self.settings, **options)
-
-    def __repr__(self) -> str:
-        return f"HardBatches(by={self.settings.by!r})"
-
-    def __reduce__(self) -> tuple[type[HardBatches], tuple[OrderSettings]]:
-        return HardBatches, (self.settings,)
 
 
 def _count_only(count: int) -> Side:

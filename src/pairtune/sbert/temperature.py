@@ -1,4 +1,4 @@
-"""A temperature that is learned, and the callback that makes the host's trainer treat it as it should."""
+"""A temperature that is learned, and the callback by which the host's trainer treats it as it should."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from pairtune.errors import UserError
+from pairtune.sbert.calling import calling_trainer
 from pairtune.sbert.gather import world_size
 
 LOWEST, HIGHEST = 1e-3, 10.0
@@ -19,19 +20,26 @@ SAVED = "learned temperature"  # our entry in the checkpoint's trainer_state.jso
 
 
 class Temperature(nn.Module):
-    """τ: a number, or with `learned` the exponential of the parameter `log`."""
+    """τ: a number, or with `learned` the exponential of the parameter `log`, which has the learning rate `rate`.
+
+    One that is learned gives the trainer that it finds itself in a `LearnedTemperature`, unless there is one.
+    """
 
     log: nn.Parameter | None
 
-    def __init__(self, initial: float, *, learned: bool = False) -> None:
+    def __init__(self, initial: float, *, learned: bool = False, rate: float = 1e-3) -> None:
         super().__init__()
+        if not rate > 0:
+            raise UserError(f"the learning rate of the temperature is {rate}: give a value above 0 (0.001 is usual)")
         if learned and not LOWEST <= initial <= HIGHEST:
             raise UserError(f"temperature is {initial:g}; a learned one stays within {LOWEST:g} to {HIGHEST:g}: start in there")
-        self.initial = float(initial)
+        self.initial, self.rate = float(initial), rate
         self.log = nn.Parameter(torch.tensor(math.log(initial))) if learned else None
 
     def forward(self) -> float | Tensor:
         """τ, with a graph to `log` when it is learned."""
+        if self.log is not None and torch.is_grad_enabled():
+            tend(self)
         return self.initial if self.log is None else self.log.exp()
 
     @property
@@ -60,22 +68,20 @@ class Adam:
 
 
 class LearnedTemperature(TrainerCallback):
-    """Trains log τ of the given losses: `SentenceTransformerTrainer(…, loss=loss, callbacks=[LearnedTemperature(loss)])`.
+    """Trains log τ of the given losses.
 
     Left to the host, a parameter of a loss has the encoder's learning rate and weight decay, is not clipped, drifts
     apart between processes, and is lost with every checkpoint. Here its gradient is averaged over the processes and
     clipped by the norm it has together with the encoder's; then it is taken away from the host's optimizer, for a step
-    of `Adam` at `rate`, which follows the schedule of the encoder's rate. The value and its moments are in
+    of `Adam` at its own rate, which follows the schedule of the encoder's rate. The value and its moments are in
     the trainer_state.json of each checkpoint, and return from there on resume.
     """
 
-    def __init__(self, *losses: nn.Module, rate: float = 1e-3) -> None:
-        self.logs = _learned(*losses)
-        if not self.logs:
+    def __init__(self, *losses: nn.Module) -> None:
+        learned = _learned(*losses)
+        if not learned:
             raise UserError("none of the given losses learns its temperature: make one with learn_temperature=True")
-        if not rate > 0:
-            raise UserError(f"the learning rate of the temperature is {rate}: give a value above 0 (0.001 is usual)")
-        self.rate = rate
+        self.logs, self.rates = [log for log, _ in learned], [rate for _, rate in learned]
         self.numbers = [Adam(log.item()) for log in self.logs]
         self.clip = 0.0
 
@@ -102,11 +108,11 @@ class LearnedTemperature(TrainerCallback):
         self._return_clipping(args)
         group = kwargs["optimizer"].param_groups[0]
         schedule = group["lr"] / group["initial_lr"] if group.get("initial_lr") else 1.0
-        for log, number in zip(self.logs, self.numbers, strict=True):
+        for log, rate, number in zip(self.logs, self.rates, self.numbers, strict=True):
             gradient = math.nan if log.grad is None else log.grad.item()
             log.grad = None
             if math.isfinite(gradient):  # a loss that was not used in this step, or one that overflowed in fp16, waits
-                number.step(gradient, self.rate * schedule, (args.adam_beta1, args.adam_beta2), args.adam_epsilon)
+                number.step(gradient, rate * schedule, (args.adam_beta1, args.adam_beta2), args.adam_epsilon)
         self._write(state)
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -137,15 +143,27 @@ class LearnedTemperature(TrainerCallback):
         _entries(state)[SAVED] = [asdict(number) for number in self.numbers]
 
 
-def temperature_callbacks(loss: nn.Module, rate: float) -> list[TrainerCallback]:
+def temperature_callbacks(loss: nn.Module) -> list[TrainerCallback]:
     """What the trainer of this loss needs beside it: a `LearnedTemperature` where there is one to learn, or nothing."""
-    return [LearnedTemperature(loss, rate=rate)] if _learned(loss) else []
+    return [LearnedTemperature(loss)] if _learned(loss) else []
 
 
-def _learned(*losses: nn.Module) -> list[nn.Parameter]:
-    """The parameters log τ in these losses, each once, however they are nested."""
+def tend(temperature: Temperature) -> None:
+    """Give the trainer that is in a step the callback for all temperatures of its losses; outside of one, nothing."""
+    trainer = calling_trainer()
+    if trainer is None or any(isinstance(one, LearnedTemperature) for one in trainer.callback_handler.callbacks):
+        return
+    losses: Any = getattr(trainer, "loss", temperature)
+    callback = LearnedTemperature(*(losses.values() if isinstance(losses, dict) else [losses]))
+    trainer.add_callback(callback)
+    callback.on_train_begin(trainer.args, trainer.state, trainer.control)  # which the others had before this step
+    callback.on_step_begin(trainer.args, trainer.state, trainer.control)
+
+
+def _learned(*losses: nn.Module) -> list[tuple[nn.Parameter, float]]:
+    """The parameters log τ in these losses, each once, however they are nested, with their learning rates."""
     found = {module: None for loss in losses for module in loss.modules() if isinstance(module, Temperature)}
-    return [module.log for module in found if module.log is not None]
+    return [(module.log, module.rate) for module in found if module.log is not None]
 
 
 def _entries(state: TrainerState) -> dict[str, Any]:

@@ -33,11 +33,10 @@ from pairtune.runs.recipe import Select, Stage
 from pairtune.sbert.callbacks import Average, Blend, KeepBest, StopDropout
 from pairtune.sbert.checkpoints import Seal
 from pairtune.sbert.evaluator import PairEvaluator
+from pairtune.sbert.hard_batches import HardBatches
 from pairtune.sbert.losses import PairLoss, build_loss
 from pairtune.sbert.optimizer import without_bias_correction
 from pairtune.sbert.raw import raw_embeddings
-from pairtune.sbert.reorder import Reorder
-from pairtune.sbert.sampler import HardBatches
 from pairtune.sbert.temperature import temperature_callbacks
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ class PairTrainer(SentenceTransformerTrainer):
         finally:
             self._drop_steps()
             for callback in self.callback_handler.callbacks:  # an exception may have kept them from it
-                if isinstance(callback, (Reorder, StopDropout)):
+                if isinstance(callback, (HardBatches, StopDropout)):
                     callback.undo()
 
     def _drop_steps(self) -> None:
@@ -164,7 +163,7 @@ class PairTrainer(SentenceTransformerTrainer):
     def _show(self, embeddings: Tensor) -> None:
         """The embeddings of the step, column by column, to whoever keeps them for the next epoch's order."""
         for callback in self.callback_handler.callbacks:
-            if isinstance(callback, Reorder) and callback.kept is not None:
+            if isinstance(callback, HardBatches) and callback.kept is not None:
                 callback.kept.see(embeddings.flatten(0, 1))
 
 
@@ -205,11 +204,12 @@ def make_trainer(
     """
     check_reporters(stage.train.report_to)
     evaluator = PairEvaluator.of_task(task)
+    batches = HardBatches(**stage.order.model_dump())
     arguments = training_arguments(
         stage,
         seed,
         folder,
-        batch_sampler=HardBatches(stage.order),
+        batch_sampler=batches,
         save_strategy="epoch" if checkpoints else "no",
         load_best_model_at_end=select == "best" and checkpoints,
         metric_for_best_model=f"eval_{evaluator.primary_metric}",
@@ -220,7 +220,7 @@ def make_trainer(
     example: Any = {"source_sentence": first, "sentences": [second]}
     model.model_card_data.widget = [example]  # or the host looks for some, noisily
     loss = build_loss(model, stage.loss, texts=lambda: texts_of(dataset), fast=stage.train.fast)
-    own = temperature_callbacks(loss, stage.loss.temperature_learning_rate)
+    own = temperature_callbacks(loss)
     if stage.train.dropout == "first-epoch":
         own.append(StopDropout())
     if select == "best" and not checkpoints:
@@ -235,7 +235,7 @@ def make_trainer(
         train_dataset=dataset,
         loss=loss,
         evaluator=evaluator,
-        callbacks=[*callbacks, Reorder(), *own, Seal()],
+        callbacks=[*callbacks, batches, *own, Seal()],  # sealed when all others have written
         data_collator=packing_collator(model, dataset, stage, arguments),  # type: ignore[arg-type]  # the host only calls it
     )
     trainer.bias_correction = stage.train.bias_correction

@@ -17,7 +17,7 @@ from pairtune.ordering.order import number_texts
 from pairtune.runs.evidence import Hardness, Snapshot, Step, Watched, shorten
 from pairtune.runs.folder import write_whole
 from pairtune.sbert.callbacks import Clock
-from pairtune.sbert.reorder import encode_column, find_samplers
+from pairtune.sbert.hard_batches import encode_column, find_samplers
 from pairtune.sbert.sampler import OrderedBatchSampler
 
 if TYPE_CHECKING:

@@ -89,7 +89,7 @@ def _attempt(job: Job, setup: Setup) -> Done:
 
 def train_job(job: Job, setup: Setup) -> Done:
     """One run from where it was left, in its own folder; what remains there is what a report needs."""
-    from pairtune.train import run
+    from pairtune.training import run
 
     out, path = setup.out, job.folder(setup.out)
     task, own = _task(setup.load, job.recipe.task), path / "results.jsonl"

@@ -114,17 +114,28 @@ def arrange(task: Task, recipe: Recipe, seed: int) -> Task:
     return replace(task, notes=(*task.notes, *note_splits(task, recipe.stages)))
 
 
-def run_seeds(recipe: Recipe, seeds: Sequence[int], *, out: Path, **options: Any) -> list[Run]:
-    """Train every seed into its own folder; the best one on dev, with dev = "joined" the first, becomes `out/model`.
+def train(
+    recipe: Recipe,
+    *,
+    out: Path | str,
+    seeds: Sequence[int] | None = None,
+    task: Task | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> list[Run]:
+    """Train every seed of a recipe into its own folder; the best one on dev, with dev = "joined" the first, becomes `out/model`.
 
-    With `overwrite`, runs of other seeds in `out` are gone when these are done.
+    seeds: other ones than the recipe's. task: your own data (`read_table`), where the recipe names none of ours.
+    resume: go on with what is there. overwrite: begin anew; runs of other seeds in `out` are gone when these are done.
     """
+    out, seeds = Path(out), recipe.seeds if seeds is None else seeds
     mine = {f"seed-{seed}" for seed in seeds}
     others = [path.parent for path in out.glob("seed-*/recipe.json") if path.parent.name not in mine]
     if (out / "model").exists() and not others and not any((out / name / "recipe.json").exists() for name in mine):
         raise UserError(f"{out / 'model'} is there, and no run of ours made it: give another --out")
-    runs = [run(recipe, seed, out=out / f"seed-{seed}", results=out.parent / "results.jsonl", **options) for seed in seeds]
-    if options.get("overwrite"):
+    options: Any = {"results": out.parent / "results.jsonl", "task": task, "resume": resume, "overwrite": overwrite}
+    runs = [run(recipe, seed, out=out / f"seed-{seed}", **options) for seed in seeds]
+    if overwrite:
         for path in others:
             shutil.rmtree(path)
         (out / "report.html").unlink(missing_ok=True)  # of several seeds; who trains writes the new one

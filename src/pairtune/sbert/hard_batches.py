@@ -1,4 +1,4 @@
-"""The callback that gives each epoch its order: encodes with the model as it is, orders, and keeps the order for a resume."""
+"""Batches with hard negatives in the host's trainer: before each epoch, the model as it is says which pairs belong together."""
 
 from __future__ import annotations
 
@@ -8,32 +8,55 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from pairtune.encoders.processes import encode_texts, share_from_first
 from pairtune.errors import UserError
-from pairtune.ordering import ORDERINGS, Order, advise, order_pairs
+from pairtune.ordering import ORDERINGS, Order, advise, check_controls, order_pairs
 from pairtune.ordering.nearest import normalize
 from pairtune.ordering.order import describe_order
 from pairtune.progress import say
+from pairtune.runs.recipe import OrderSettings, explain
+from pairtune.sbert.calling import calling_trainer
 from pairtune.sbert.checkpoints import checkpoint_folder
 from pairtune.sbert.kept import Encoded, Kept
-from pairtune.sbert.sampler import HardBatches, OrderedBatchSampler
+from pairtune.sbert.sampler import OrderedBatchSampler
 
 if TYPE_CHECKING:
+    from datasets import Dataset
     from sentence_transformers import SentenceTransformer
     from torch.utils.data import DataLoader
 
 ORDER_FILE = "order.npz"
 
 
-class Reorder(TrainerCallback):
-    """Before each epoch, the order of its pairs; belongs beside `batch_sampler=HardBatches(...)`.
+class HardBatches(TrainerCallback):
+    """Batches of pairs that are near each other.
 
+    `SentenceTransformerTrainingArguments(…, batch_sampler=HardBatches(by="examples", group=8))` is all that a script needs.
+    The arguments are the `[order]` of a recipe. It makes the trainer's batch samplers, and becomes a callback of the trainer
+    that asks for them: before each epoch it encodes the texts where the order needs it, and it saves the order with every
+    checkpoint, for a resume. Samplers of an evaluation keep the order of their dataset.
     A loss that does not call the model (one that packs texts, say) can hand its embeddings to `kept.see` itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        by: str = "examples",
+        *,
+        side: str = "left",
+        group: int = 8,
+        neighbors: int = 500,
+        shingle: int = 1,
+        clusters: int = 0,
+        encode: str = "each-epoch",
+        drop_identical: bool = False,
+        skip_nearest: int = 0,
+        margin: float | None = None,
+        first: str = "ordered",
+    ) -> None:
+        self.settings = read_settings({name: value for name, value in locals().items() if name in OrderSettings.model_fields})
         self.samplers: list[OrderedBatchSampler] = []
         self.kept: Kept | None = None
         self._encoded: Encoded | None = None
@@ -42,12 +65,22 @@ class Reorder(TrainerCallback):
         self._restored: tuple[int, Order] | None = None
         self._hook: Any = None
 
-    def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Tell the sampler's factory that we are here."""
-        factory = getattr(args, "batch_sampler", None)
-        if not isinstance(factory, HardBatches):
-            raise UserError(f"Reorder() found batch_sampler={factory!r}: give the arguments batch_sampler=HardBatches(...) too")
-        factory.attached = True
+    def __call__(self, dataset: Dataset, **options: Any) -> OrderedBatchSampler:
+        """The sampler of one dataset, for training or for evaluation. options: what the host passes."""
+        trainer = calling_trainer()
+        if trainer is None:
+            raise UserError(f"{self!r} makes batches in a trainer of sentence-transformers: set batch_sampler in its arguments")
+        if self not in trainer.callback_handler.callbacks:
+            trainer.add_callback(self)
+        return OrderedBatchSampler(dataset, settings=self.settings, **options)
+
+    def __repr__(self) -> str:
+        changed = {name: value for name, value in self.settings if value != OrderSettings.model_fields[name].default}
+        return f"HardBatches({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The settings alone: the host pickles it into training_args.bin, where the model has no place."""
+        return _with_settings, (self.settings.model_dump(),)
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Find the samplers of this training, and after a resume the order of the epoch that was interrupted."""
@@ -188,6 +221,16 @@ class Reorder(TrainerCallback):
             self.kept.see(output["sentence_embedding"])
 
 
+def read_settings(given: dict[str, Any]) -> OrderSettings:
+    """The settings of an order, each of them checked, and all of them heeded by that order."""
+    try:
+        settings = OrderSettings.model_validate(given)
+    except ValidationError as problem:
+        raise UserError(explain(problem, "HardBatches")) from None
+    check_controls(settings)
+    return settings
+
+
 def find_samplers(loader: DataLoader) -> Iterator[OrderedBatchSampler]:
     """Our samplers inside the host's data loader, behind whatever it wraps them in."""
     waiting: list[Any] = [loader.batch_sampler]
@@ -229,6 +272,10 @@ def encode_column(sampler: OrderedBatchSampler, place: int, texts: Any, model: S
     precision = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
     prompt = prompts if isinstance(prompts, str) else (prompts or {}).get(column)
     return encode_texts(model, texts, prompt=prompt, task=routes.get(column), precision=precision)
+
+
+def _with_settings(settings: dict[str, Any]) -> HardBatches:
+    return HardBatches(**settings)
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray] | None:
