@@ -18,7 +18,7 @@ import numpy as np
 from pairtune import __version__
 from pairtune.data.datasets import load_task
 from pairtune.data.filling import fill_dev
-from pairtune.data.material import check_candidates, note_splits, training_dataset
+from pairtune.data.material import check_candidates, check_negatives, note_splits, training_dataset
 from pairtune.data.pairs import Task
 from pairtune.data.splits import join_dev, rotate_dev
 from pairtune.errors import UserError
@@ -111,6 +111,7 @@ def arrange(task: Task, recipe: Recipe, seed: int) -> Task:
         task = fill_dev(task, recipe.dev_candidates)
     for stage in recipe.stages:
         check_candidates(task, stage)
+        check_negatives(task, stage)
     return replace(task, notes=(*task.notes, *note_splits(task, recipe.stages)))
 
 

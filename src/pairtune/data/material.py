@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pairtune.data.filling import check_filling, fill_queries
-from pairtune.data.negatives import logarithmic_negatives, triplets
+from pairtune.data.negatives import given_triplets, logarithmic_negatives, triplets
 from pairtune.data.pairs import PairSet, Task
 from pairtune.data.splits import join
 from pairtune.errors import UserError
 from pairtune.runs.recipe import Stage
+
+USE_NEGATIVES = ("bsc", "combo", "triplet")  # losses that can
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -29,13 +31,16 @@ def training_dataset(model: SentenceTransformer, task: Task, stage: Stage, seed:
         return dataset_of_file(stage)
     pairs = training_pairs(model, task, stage, np.random.default_rng([seed, 1]))
     if stage.loss.kind == "triplet":
-        anchors, positives, negatives = triplets(pairs, stage.loss.positive_above, np.random.default_rng([seed, 2]))
+        choose = given_triplets if pairs.negatives else triplets
+        anchors, positives, negatives = choose(pairs, stage.loss.positive_above, np.random.default_rng([seed, 2]))
         return Dataset.from_dict({"anchor": anchors, "positive": positives, "negative": negatives})
     if stage.loss.kind == "pearson" and len(np.unique(pairs.label)) < 2:
         raise UserError(
             f"task {task.name}: all training labels are {pairs.label[0]:g}; the Pearson loss needs labels that differ"
         )
-    return Dataset.from_dict({"left": pairs.left, "right": pairs.right, "label": pairs.label})
+    columns = zip(*(pairs.negatives or ()), strict=True)
+    further = {f"negative_{number}": column for number, column in enumerate(columns, start=1)}
+    return Dataset.from_dict({"left": pairs.left, "right": pairs.right, **further, "label": pairs.label})
 
 
 def dataset_of_file(stage: Stage) -> Dataset:
@@ -69,6 +74,20 @@ def dataset_of_file(stage: Stage) -> Dataset:
         raise UserError(f"train.file {path} cannot be read as Parquet: {problem}") from problem
     dataset = Dataset.from_parquet(path, columns=list(names))
     return dataset.select_columns(list(names)).rename_columns(dict(zip(names, ("left", "right", "label"), strict=False)))
+
+
+def check_negatives(task: Task, stage: Stage) -> None:
+    """Refuse explicit negatives where they would be ignored: by losses of single pairs, and by settings that make others."""
+    if task.train.negatives is None:
+        return
+    own = f"task {task.name} has {len(task.train.negatives[0])} negatives for each pair, and"
+    if stage.loss.kind not in USE_NEGATIVES:
+        raise UserError(
+            f'{own} loss.kind = "{stage.loss.kind}" cannot use them: take {" or ".join(USE_NEGATIVES)}, or leave the columns out'
+        )
+    made = {"train.candidates": stage.train.candidates, "train.negatives": stage.train.negatives != "given"}
+    if others := [name for name, asked in made.items() if asked]:
+        raise UserError(f"{own} {others[0]} makes others: leave out the setting, or the columns")
 
 
 def check_candidates(task: Task, stage: Stage) -> None:

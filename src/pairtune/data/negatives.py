@@ -56,9 +56,21 @@ def logarithmic_positions(count: int, skip: int = SKIPPED) -> list[int]:
     return [skip + 2**power for power in range(max(count - skip, 0).bit_length())]
 
 
-def triplets(
-    pairs: PairSet, positive_above: float, rng: np.random.Generator
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+Triplets = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+
+def given_triplets(pairs: PairSet, positive_above: float, rng: np.random.Generator) -> Triplets:
+    """Anchors, positives and negatives: each positive pair with each of its own negatives."""
+    found = [
+        (pairs.left[row], pairs.right[row], negative)
+        for row in np.flatnonzero(pairs.positives(positive_above)).tolist()
+        for negative in (pairs.negatives or ())[row]
+    ]
+    anchors, positives, negatives = zip(*found, strict=True)
+    return anchors, positives, negatives
+
+
+def triplets(pairs: PairSet, positive_above: float, rng: np.random.Generator) -> Triplets:
     """Anchors, positives and negatives: pairs that share the left text, put together so that each is used at least once.
 
     A left text with p different positive and n different negative right texts gives max(p, n) triplets: both are shuffled,

@@ -51,7 +51,9 @@ def join_dev(task: Task) -> Task:
 
 
 def join(first: PairSet, second: PairSet) -> PairSet:
-    """The pairs of both, the first ones first."""
+    """The pairs of both, the first ones first; either both have negatives, equally many, or none has."""
+    if (first.negatives is None) != (second.negatives is None):
+        raise UserError("only one of two splits has columns of negatives: give them to both, or to none")
     return PairSet.of(
         first.left + second.left,
         first.right + second.right,

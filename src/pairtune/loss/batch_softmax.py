@@ -48,6 +48,8 @@ def batch_softmax_loss(
     shared_vectors: bool = False,
     guide: Tensor | None = None,
     guide_margin: float = 0.0,
+    negatives: Sequence[Tensor] = (),
+    negative_ids: Sequence[Tensor] = (),
     fast: bool = True,
 ) -> Tensor:
     """L = L0 + L1: each left text finds its right text among those of the batch, and each right text its left one.
@@ -63,6 +65,8 @@ def batch_softmax_loss(
     encodings differ): a large batch then computes with each text once, and finds the gradient of its copies on one of them.
     guide: (m, m) cosines of the texts by another encoder, or None. What `suspect_positives` finds in them, in each direction,
     is no negative; with ids, pairs that are labelled negative stay in.
+    negatives: (m, n) each, further texts that go with none of the left ones; all of them stay in every sum of L0, as the right
+    texts of other pairs do. L1 does not see them. negative_ids: their ids, which "mask" needs.
     fast=False keeps to the plain path below; otherwise `fuse` may take another, with the same result.
     """
     check_choices(normalize=normalize, reduction=reduction, directions=directions, duplicates=duplicates)
@@ -72,25 +76,43 @@ def batch_softmax_loss(
     needing = {'duplicates="mask"': duplicates == "mask", "shared_vectors": shared_vectors}
     given = left_ids is not None and right_ids is not None and guide is not None
     ids = _check_ids(left_ids, right_ids, left, [name for name, asked in needing.items() if asked] + ["guide"] * given)
-    if fast and guide is None and suits(left, right):
+    if fast and guide is None and not negatives and suits(left, right):
         mask = duplicates == "mask"
         plan = make_plan(positive, ids, directions, everything=labels is None, mask=mask, merge=shared_vectors)
         divisor = len(left) * (2 if reduction == "mean" and directions == "both" else 1)
         fused = fuse(left, right, temperature, plan, normalize, divisor) if plan else None
         if fused is not None:
             return fused
+    others = [exact(left, column)[1] for column in negatives]
     left, right = exact(left, right)
     scale = NORMALIZATIONS[normalize]
     with without_autocast(left):
-        scores = similarity(scale(left), scale(right), temperature)  # (m, m)
+        candidates = scale(torch.cat([right, *others]) if others else right)  # (m + k·m, n) with k columns of negatives
+        scores, further = similarity(scale(left), candidates, temperature).tensor_split([len(left)], dim=1)  # (m, m), (m, k·m)
         if duplicates == "mask" and ids:
             scores = hide_known_positives(scores, positive, *ids)
+            further = _hide_positives_among(further, positive, ids, negative_ids)
         views = [scores, scores.T]
         if guide is not None:
             views = _heed_guide(views, guide, guide_margin, find_pairs(~positive, *ids) if ids else None)
+        views[0] = torch.cat([views[0], further], dim=1)
         seen = {"both": views, "left": views[:1], "right": views[1:]}[directions]
         terms = torch.stack([softmax_term(one, positive) for one in seen])  # (1,) or (2,)
         return terms.mean() if reduction == "mean" else terms.sum()
+
+
+def _hide_positives_among(
+    further: Tensor, positive: Tensor, ids: tuple[Tensor, Tensor], negative_ids: Sequence[Tensor]
+) -> Tensor:
+    """Take out negatives that are, somewhere in the batch, the right text of a positive pair with the left text. (m, k·m)."""
+    if not further.shape[1]:
+        return further
+    if sum(map(len, negative_ids)) != further.shape[1]:
+        raise UserError('duplicates="mask" needs negative_ids: one integer for each text of each column of negatives')
+    left, right = ids
+    answers = (left[:, None] == left) & positive  # (m, m): pair p gives a right answer to left text i
+    same = right[:, None] == torch.cat([column.to(right.device) for column in negative_ids])  # (m, k·m)
+    return further.masked_fill(answers.to(further.dtype) @ same.to(further.dtype) > 0, -torch.inf)
 
 
 def _heed_guide(views: Sequence[Tensor], guide: Tensor, margin: float, labelled_negative: Tensor | None) -> list[Tensor]:

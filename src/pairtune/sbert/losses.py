@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -37,11 +37,15 @@ CITATION = """
 
 @dataclass(frozen=True)
 class Batch:
-    """What a loss needs beside embeddings. The host's cached forward hands it through where it expects labels."""
+    """What a loss needs beside the embeddings of its pairs. The host's cached forward hands it through as labels.
+
+    ids: of each column. negatives: the embeddings of the columns after the second.
+    """
 
     labels: Tensor | None
     ids: Sequence[Tensor] | None
     temperature: Tensor | None = None
+    negatives: Sequence[Tensor] = ()
 
 
 class PairLoss(CachedLossMixin, nn.Module):
@@ -55,6 +59,7 @@ class PairLoss(CachedLossMixin, nn.Module):
 
     needs_labels = False
     needs_ids = False
+    takes_negatives = False
 
     def __init__(self, model: SentenceTransformer, *, mini_batch_size: int = 0, gather_across_devices: bool = True) -> None:
         super().__init__()
@@ -75,7 +80,7 @@ class PairLoss(CachedLossMixin, nn.Module):
         raise NotImplementedError
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
-        """The loss of one batch as the host's trainer hands it over: two tokenized columns, and labels or None."""
+        """The loss of one batch as the host's trainer hands it over: tokenized columns, and labels or None."""
         features = list(sentence_features)
         self._check(features, labels)
         if labels is not None:
@@ -89,14 +94,15 @@ class PairLoss(CachedLossMixin, nn.Module):
     def compute_loss_from_embeddings(
         self, embeddings: Sequence[Tensor], labels: Tensor | None = None, ids: Sequence[Tensor] | None = None
     ) -> Tensor:
-        """The loss of embeddings that are there already: left and right, (m, n) each. ids: see `text_ids`."""
+        """The loss of embeddings that are there already: left, right and any negatives, (m, n) each. ids: see `text_ids`."""
         self._check(embeddings, labels)
-        left, right = embeddings
-        return self._loss_of_joined(left, right, Batch(labels, ids))
+        left, right, *negatives = embeddings
+        return self._loss_of_joined(left, right, Batch(labels, ids, negatives=negatives))
 
     def calculate_loss(self, reps: list[list[Tensor]], labels: Any = None, *, with_backward: bool = False) -> Tensor:
         """Called by the host's cached forward: the loss of the whole batch from the embeddings of its mini-batches."""
-        loss = self._loss_of_joined(torch.cat(reps[0]), torch.cat(reps[1]), labels)
+        left, right, *negatives = map(torch.cat, reps)
+        loss = self._loss_of_joined(left, right, replace(labels, negatives=negatives))
         if with_backward:
             loss.backward()
             loss = loss.detach()
@@ -113,10 +119,11 @@ class PairLoss(CachedLossMixin, nn.Module):
 
     def _check(self, columns: Sequence[Any], labels: Tensor | None) -> None:
         name = type(self).__name__
-        if len(columns) != 2:
+        if len(columns) < 2 or (len(columns) > 2 and not self.takes_negatives):
+            more = ", and any number of negatives" if self.takes_negatives else ""
             raise UserError(
-                f"{name} takes two columns of texts, left and right, but the dataset has {len(columns)}: "
-                f"keep two with select_columns; labels go in a column called label or score"
+                f"{name} takes two columns of texts, left and right{more}, but the dataset has {len(columns)}: "
+                f"choose them with select_columns; labels go in a column called label or score"
             )
         if labels is None and self.needs_labels:
             raise UserError(f"{name} compares cosines with labels, but the dataset has none: add a column called label or score")
@@ -127,8 +134,10 @@ class PairLoss(CachedLossMixin, nn.Module):
         left, right = (side.to(torch.promote_types(side.dtype, torch.float32)) for side in (left, right))
         # without labels every pair is positive, above any positive_above; another rank may have a dataset with labels
         labels = left.new_full((len(left),), torch.inf) if batch.labels is None else flat_labels(batch.labels, left).to(left)
-        left, right, labels, *ids = join_ranks(left, right, labels, *(batch.ids or ()))
-        return self.loss_of(left, right, Batch(labels, ids or None, batch.temperature))
+        negatives = [side.to(left.dtype) for side in batch.negatives]
+        left, right, labels, *rest = join_ranks(left, right, labels, *negatives, *(batch.ids or ()))
+        negatives, ids = rest[: len(negatives)], rest[len(negatives) :]
+        return self.loss_of(left, right, Batch(labels, ids or None, batch.temperature, negatives))
 
     def _forward_in_parts(self, features: list[dict[str, Tensor]], labels: Tensor | None, ids: Any) -> Tensor:
         temperature = self.temperature() if self.temperature and torch.is_grad_enabled() else None
@@ -170,12 +179,14 @@ class BatchSoftmaxLoss(PairLoss):
     learn_temperature makes τ a parameter, log τ, with a learning rate of its own; it is clipped, saved and restored with the
     encoder in any trainer of sentence-transformers.
     Without a label column every pair is positive. Texts count as duplicates when their token ids are equal.
+    Columns after the second are negatives of all rows: they stay in the denominators of L0.
     guide: vectors of the texts by the encoder as it came; in-batch negatives that are more similar there than the positive,
     by over guide_margin, do not count (they may be false negatives).
     fast=False keeps to the plain path of the function at any size.
     """
 
     temperature: Temperature
+    takes_negatives = True
 
     def __init__(
         self,
@@ -211,7 +222,7 @@ class BatchSoftmaxLoss(PairLoss):
         if self._needs_raw:
             self._needs_raw = False
             warn_of_unit_vectors(left, self.options["normalize"])
-        left_ids, right_ids = batch.ids or (None, None)
+        left_ids, right_ids, *negative_ids = batch.ids or (None, None)
         temperature = self.temperature() if batch.temperature is None else batch.temperature
         return batch_softmax_loss(
             left,
@@ -220,8 +231,10 @@ class BatchSoftmaxLoss(PairLoss):
             temperature=temperature,
             left_ids=left_ids,
             right_ids=right_ids,
-            guide=self.guide.similarity(*batch.ids) if self.guide and batch.ids else None,
+            guide=self.guide.similarity(*batch.ids[:2]) if self.guide and batch.ids else None,
             guide_margin=self.guide_margin,
+            negatives=batch.negatives,
+            negative_ids=[ids for ids in negative_ids if ids is not None],
             fast=self.fast,
             **self.options,
         )
