@@ -56,10 +56,16 @@ def cosent_loss(left: Tensor, right: Tensor, labels: Tensor) -> Tensor:
         return torch.cat([below - scaled, scaled.new_zeros(1)]).logsumexp(dim=0)
 
 
+def pearson_and_cosent(left: Tensor, right: Tensor, labels: Tensor) -> Tensor:
+    """Pearson plus τ·CoSENT: the line through all pairs and the worst violations of their order, both on the scale of cosines."""
+    return pearson_loss(left, right, labels) + COSENT_TEMPERATURE * cosent_loss(left, right, labels)
+
+
 POINTWISE: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "mse": mse_of_cosines,
     "pearson": pearson_loss,
     "cosent": cosent_loss,
+    "pearson+cosent": pearson_and_cosent,
 }
 
 

@@ -48,7 +48,7 @@ class LossSettings(Settings):
         "keep", description="`mask`: two texts that are a positive pair somewhere in the batch are not negatives elsewhere in it"
     )
     mix: float = Field(0.5, ge=0, le=1, description="μ of combo: μ·BSC + (1 − μ)·pointwise")
-    pointwise: Literal["mse", "pearson", "cosent"] = Field("mse", description="the other part of combo")
+    pointwise: Literal["mse", "pearson", "cosent", "pearson+cosent"] = Field("mse", description="the other part of combo")
     guide: float | None = Field(
         None,
         ge=-1,
