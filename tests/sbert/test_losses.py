@@ -268,8 +268,8 @@ def test_a_dict_of_losses_and_the_model_card_cite_the_paper(tiny_model, tmp_path
 
 
 @pytest.mark.parametrize(("loss", "columns", "message"), [
-    (BatchSoftmaxLoss, ["left", "right", "third"], "BatchSoftmaxLoss takes two columns of texts, .* but the dataset has 3"),
-    (BatchSoftmaxLoss, ["left"], "the dataset has 1: keep two with select_columns"),
+    (PearsonLoss, ["left", "right", "third"], "PearsonLoss takes two columns of texts, .* but the dataset has 3"),
+    (BatchSoftmaxLoss, ["left"], "and any number of negatives, but the dataset has 1: choose them with select_columns"),
     (ComboLoss, ["left", "right"], "ComboLoss compares cosines with labels, but the dataset has none: add a column"),
     (PearsonLoss, ["left", "right"], "PearsonLoss compares cosines with labels, but the dataset has none"),
 ])  # fmt: skip
@@ -283,7 +283,7 @@ def test_embeddings_are_refused_as_columns_are(encoder):
     with pytest.raises(UserError, match="ComboLoss compares cosines with labels"):
         ComboLoss(encoder).compute_loss_from_embeddings(embeddings(encoder))
     with pytest.raises(UserError, match="takes two columns of texts"):
-        BatchSoftmaxLoss(encoder).compute_loss_from_embeddings([torch.ones(2, 2)] * 3)
+        PearsonLoss(encoder).compute_loss_from_embeddings([torch.ones(2, 2)] * 3)
 
 
 def test_a_missing_label_is_refused(encoder):
