@@ -35,29 +35,39 @@ class Worker:
 
 @dataclass
 class Queue:
-    """waiting: runs that nobody is at, the next one last. file: takes the record of a finished
-    run. tries: how often each was begun. problems: what failed, by job."""
+    """next_job: the next run to make, None where there is none for now. settle: takes what became of a run, record or problem.
 
-    waiting: list[Job]
+    again: runs whose process died. tries: how often each was begun.
+    """
+
+    next_job: Callable[[], Job | None]
     setup: Setup
-    file: Callable[[Job, Run], None]
-    board: Board
+    settle: Callable[[Job, Done], None]
+    refresh: Callable[[int], None] = lambda busy: None
+    again: list[Job] = field(default_factory=list)
     workers: list[Worker] = field(default_factory=list)
     tries: dict[str, int] = field(default_factory=dict)
-    problems: dict[Job, str] = field(default_factory=dict)
 
     def run(self, jobs: int) -> None:
         """Keep so many workers busy until nothing is left; a worker that is gone is replaced."""
         try:
-            while self.waiting or any(worker.job for worker in self.workers):
-                while self.waiting and len(self.workers) < jobs:
-                    self.workers.append(self._start())
-                for worker in list(self.workers):
-                    if worker.job is None and self.waiting:
-                        self._hand_out(worker)
+            while self._keep_busy(jobs):
                 self._listen()
         finally:
             self._end()
+
+    def _keep_busy(self, jobs: int) -> bool:
+        """Hand out runs while somebody is free; whether anybody is at work."""
+        while sum(worker.job is not None for worker in self.workers) < jobs:
+            job = self.again.pop() if self.again else self.next_job()
+            if job is None:
+                break
+            idle = [worker for worker in self.workers if worker.job is None]
+            if not idle:
+                idle = [self._start()]
+                self.workers += idle
+            self._hand_out(idle[0], job)
+        return any(worker.job for worker in self.workers)
 
     def _end(self) -> None:
         """Kill who is at something, which is then in its checkpoints; the others end by themselves when nobody speaks to them."""
@@ -80,11 +90,11 @@ class Queue:
         theirs.close()
         return Worker(process, ours)
 
-    def _hand_out(self, worker: Worker) -> None:
-        worker.job = self.waiting.pop()
-        self.tries[worker.job.key] = self.tries.get(worker.job.key, 0) + 1
+    def _hand_out(self, worker: Worker, job: Job) -> None:
+        worker.job = job
+        self.tries[job.key] = self.tries.get(job.key, 0) + 1
         try:
-            worker.channel.send(worker.job)
+            worker.channel.send(job)
         except OSError:  # it died while it was idle
             self._bury(worker)
 
@@ -99,11 +109,11 @@ class Queue:
                 self._bury(worker)
                 continue
             assert worker.job is not None
-            self._file(worker.job, done)
-            worker.job = None
+            job, worker.job = worker.job, None
+            self.settle(job, done)
             if not done.alive:
                 self._bury(worker)
-        self.board.refresh(sum(worker.job is not None for worker in self.workers))
+        self.refresh(sum(worker.job is not None for worker in self.workers))
 
     def _bury(self, worker: Worker) -> None:
         """The process is gone: what it was at is tried once more, from its last checkpoint."""
@@ -114,17 +124,10 @@ class Queue:
         if job is None:
             return
         if self.tries[job.key] < TRIES:
-            self.waiting.append(job)
+            self.again.append(job)
         else:
             problem = f"its process ended with status {worker.process.exitcode} (see {job.folder(self.setup.out) / 'log.txt'})"
-            self._file(job, Done(problem=problem))
-
-    def _file(self, job: Job, done: Done) -> None:
-        if done.record is None:
-            self.problems[job] = done.problem
-        else:
-            self.file(job, done.record)
-        self.board.finish(job, done)
+            self.settle(job, Done(problem=problem))
 
 
 def run_jobs(
@@ -135,16 +138,24 @@ def run_jobs(
     file: Callable[[Job, Run], None],
     done_before: int = 0,
 ) -> dict[Job, str]:
-    """Train the jobs, the last one first, and hand each record to `file`; what failed, with the reason.
+    """Train the jobs, in their order, and hand each record to `file`; what failed, with the reason.
 
     May be killed at any moment: what was filed stays so, a run that was interrupted goes on from its last checkpoint.
     """
     with alone_in(setup.out):
-        board = Board(jobs, done_before, workers)
-        queue = Queue(list(jobs)[::-1], setup, file, board)
+        board, waiting = Board(jobs, done_before, workers), iter(jobs)
+        problems: dict[Job, str] = {}
+
+        def settle(job: Job, done: Done) -> None:
+            if done.record is None:
+                problems[job] = done.problem
+            else:
+                file(job, done.record)
+            board.finish(job, done)
+
         with board:
-            queue.run(workers)
-        return queue.problems
+            Queue(lambda: next(waiting, None), setup, settle, board.refresh).run(workers)
+        return problems
 
 
 def threads_for(workers: int, jobs: int) -> int:

@@ -8,10 +8,11 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
@@ -46,12 +47,13 @@ class Setup:
 class Done:
     """What a worker sends back: the record, or what went wrong.
 
-    alive: whether the worker can go on; after an error that is not the user's it cannot be trusted.
+    alive: whether the worker can go on; after an error that is not the user's it cannot be trusted. took: seconds, all in all.
     """
 
     record: Run | None = None
     problem: str = ""
     alive: bool = True
+    took: float = 0.0
 
 
 def work(channel: Connection, setup: Setup) -> None:
@@ -67,18 +69,20 @@ def work(channel: Connection, setup: Setup) -> None:
             job: Job = channel.recv()
         except EOFError:
             return
-        done = _attempt(job, setup)
+        done = attempt(job, setup)
         channel.send(done)
         if not done.alive:
             return
 
 
-def _attempt(job: Job, setup: Setup) -> Done:
+def attempt(job: Job, setup: Setup) -> Done:
+    """Train one job with its output in its own log.txt; what goes wrong is told, not raised."""
     folder = job.folder(setup.out)
     folder.mkdir(parents=True, exist_ok=True)
     with _output_to(folder / "log.txt"):
+        begun = time.monotonic()
         try:
-            return train_job(job, setup)
+            return replace(train_job(job, setup), took=time.monotonic() - begun)
         except UserError as problem:
             print(problem, file=sys.stderr)
             return Done(problem=str(problem))

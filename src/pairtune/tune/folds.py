@@ -1,0 +1,122 @@
+"""What candidates are judged by: parts of train and dev that are held out in turn. Test is no part of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pairtune.data.info import connect, distinct, share
+from pairtune.data.pairs import Kind, PairSet, Task
+from pairtune.data.splits import PARTS, rotate_dev
+from pairtune.errors import UserError
+
+FEWEST = 3  # tenths that can be held out; with fewer, seeds are compared on the given dev
+SEEDS = 5  # folds of that kind
+MOST_DEV = 1000  # pairs that a fold is judged by
+FEW = 50
+FEWEST_OTHERS = 1000  # right texts that a search is made in beside its own answers
+
+
+@dataclass(frozen=True)
+class Folds:
+    """The folds of a task. numbers: of its tenths; or, where `tenths` is false, the seeds that train for the given dev.
+
+    pairs: a fold trains on at most so many, 0 for all.
+    """
+
+    task: Task
+    numbers: tuple[int, ...]
+    tenths: bool
+    pairs: int = 0
+
+    def __call__(self, name: str) -> Task:
+        """The fold of this name, as a task for a worker: `fold-3`."""
+        number = int(name.removeprefix("fold-"))
+        fold = rotate_dev(self.task, number) if self.tenths else self.task
+        train, dev = limit(fold.train, fold.kind, self.pairs), limit(fold.dev, fold.kind, MOST_DEV)
+        return replace(fold, train=train, dev=dev, test=_stand_in(dev))
+
+    def __str__(self) -> str:
+        if self.tenths:
+            return f"{len(self.numbers)} tenths of train and dev, each held out in turn"
+        return f"{len(self.numbers)} seeds on the given dev, because most pairs share texts with each other"
+
+
+def fold_name(number: int) -> str:
+    """How a worker asks for a fold."""
+    return f"fold-{number}"
+
+
+def without_test(task: Task) -> Task:
+    """The task with dev in the place of test: whoever gets it cannot look at test, nor at splits that are kept beside it."""
+    return replace(task, test=task.dev, extra={})
+
+
+def make_folds(task: Task, pairs: int = 0, most: int = PARTS) -> Folds:
+    """At most so many folds, each of which trains on at most so many pairs, 0 for all."""
+    blind = without_test(task)
+    if pairs:  # what no fold will use need not be cut into tenths
+        blind = replace(blind, train=limit(blind.train, task.kind, 2 * pairs + PARTS * MOST_DEV))
+    usable = tuple(number for number in range(1, PARTS + 1) if _can_hold_out(blind, number))
+    if len(usable) >= FEWEST:
+        return Folds(blind, usable[:most], True, pairs)
+    return Folds(blind, tuple(range(1, min(SEEDS, most) + 1)), False, pairs)
+
+
+def _can_hold_out(task: Task, number: int) -> bool:
+    try:
+        rotate_dev(task, number)
+    except UserError:
+        return False
+    return True
+
+
+def limit(pairs: PairSet, kind: Kind, most: int) -> PairSet:
+    """About so many of the pairs, 0 for all, always the same ones.
+
+    Whole queries in a ranking; elsewhere pairs that share a text stay together, as far as that is possible.
+    """
+    if not 0 < most < len(pairs):
+        return pairs
+    rows = _first_groups(_groups(pairs, kind, most), most)
+    return _smaller_corpus(pairs.take(rows), max(most, FEWEST_OTHERS))
+
+
+def _groups(pairs: PairSet, kind: Kind, most: int) -> list[str]:
+    """The group of each pair."""
+    queries = list(map(str, pairs.query))
+    if kind == "ranking":
+        return queries
+    connected = connect(pairs.left, pairs.right)
+    return connected if Counter(connected).most_common(1)[0][1] <= most / PARTS else queries
+
+
+def _first_groups(groups: Sequence[str], most: int) -> np.ndarray:
+    """(N,) bool: whole groups, in an order that their names alone decide, up to so many pairs; at least one group."""
+    sizes = Counter(groups)
+    taken: set[str] = set()
+    count = 0
+    for name in sorted(sizes, key=share):
+        if not taken or count + sizes[name] <= most:
+            taken.add(name)
+            count += sizes[name]
+    return np.array([name in taken for name in groups], bool)
+
+
+def _smaller_corpus(pairs: PairSet, others: int) -> PairSet:
+    """In a search, the texts that are right answers and so many others."""
+    if pairs.corpus is None:
+        return pairs
+    answers = set(pairs.right)
+    rest = [text for text in pairs.corpus if text not in answers]
+    return replace(pairs, corpus=distinct((*pairs.right, *sorted(rest, key=share)[:others])))
+
+
+def _stand_in(dev: PairSet) -> PairSet:
+    """A few pairs in the place of test, whose scores nobody reads."""
+    few = dev.take(range(min(FEW, len(dev))))
+    few = few if few.corpus is None else replace(few, corpus=distinct(few.right))
+    return few if few.corpus is not None or len(np.unique(few.label)) > 1 else dev

@@ -1,0 +1,191 @@
+"""What candidates differ in: for each kind of data, the settings that vary and their levels, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pairtune.data.pairs import Kind
+from pairtune.runs.recipe import Recipe, lay_over, make_recipe
+
+Levels = dict[str, str]  # axis → the label of its level
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One thing that candidates differ in.
+
+    fields: the settings of a stage that it sets together. levels: their values, the most promising first.
+    only: the axis says nothing unless `loss.kind` is one of these.
+    """
+
+    name: str
+    fields: tuple[str, ...]
+    levels: tuple[tuple[Any, ...], ...]
+    only: tuple[str, ...] = ()
+
+
+def _axis(name: str, field: str, *levels: Any, only: tuple[str, ...] = ()) -> Axis:
+    return Axis(name, (field,), tuple((level,) for level in levels), only)
+
+
+def _losses(*kinds: str) -> Axis:
+    """Losses such as `bsc` or `combo+pearson`."""
+    split = [(*kind.split("+"), "mse")[:2] for kind in kinds]  # outside combo `pointwise` says nothing: its default
+    return Axis("loss", ("loss.kind", "loss.pointwise"), tuple(split))
+
+
+CONTRASTIVE = ("bsc", "combo")
+RATE = _axis("learning rate", "train.learning_rate", 5e-5, 2e-5, 1e-4, 1e-5)
+TEMPERATURE = _axis("temperature", "loss.temperature", 0.05, 0.1, 0.02, only=CONTRASTIVE)
+GUIDE = _axis("guide", "loss.guide", 0.0, None, only=CONTRASTIVE)
+SPACE: dict[Kind, tuple[Axis, ...]] = {
+    "classification": (
+        RATE,
+        _losses("combo+cosent", "combo+pearson", "cosent", "combo+mse", "pearson"),
+        _axis("order", "order.by", "examples", "uniform"),
+        _axis("mix", "loss.mix", 0.3, 0.1, 0.5, only=("combo",)),
+        _axis("epochs", "train.epochs", 5, 3, 2),
+        _axis("batch size", "train.batch_size", 32, 64, 16),
+        TEMPERATURE,
+        GUIDE,
+    ),
+    "ranking": (
+        RATE,
+        _losses("combo+cosent", "combo+mse", "cosent", "bsc"),
+        _axis("order", "order.by", "examples", "queries", "uniform"),
+        _axis("mix", "loss.mix", 0.3, 0.5, 0.1, only=("combo",)),
+        _axis("epochs", "train.epochs", 3, 5, 2),
+        _axis("batch size", "train.batch_size", 32, 64, 16),
+        TEMPERATURE,
+        GUIDE,
+    ),
+    "regression": (
+        _losses("cosent", "pearson", "combo+cosent", "combo+pearson", "mse"),
+        RATE,
+        _axis("epochs", "train.epochs", 5, 3, 8),
+        _axis("batch size", "train.batch_size", 32, 16, 64),
+        _axis("mix", "loss.mix", 0.1, 0.3, only=("combo",)),
+        _axis("order", "order.by", "uniform", "examples"),
+        TEMPERATURE,
+    ),
+    "retrieval": (
+        RATE,
+        _axis("batch size", "train.batch_size", 128, 64, 256),
+        GUIDE,
+        _axis("order", "order.by", "examples", "uniform"),
+        TEMPERATURE,
+        _axis("epochs", "train.epochs", 3, 5, 2),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Space:
+    """The candidates around a recipe, the rules' choice; its own levels are always among those of an axis."""
+
+    base: Recipe
+    axes: tuple[Axis, ...]
+
+    @classmethod
+    def around(cls, base: Recipe, kind: Kind) -> Space:
+        """The table's axes for this kind of data, with the recipe's own levels."""
+        return cls(base, tuple(_with_level(axis, _level_of(base, axis)) for axis in SPACE[kind]))
+
+    @property
+    def start(self) -> Levels:
+        """The levels of the recipe itself."""
+        return self.settled({axis.name: label(_level_of(self.base, axis)) for axis in self.axes})
+
+    def labels(self, axis: Axis) -> list[str]:
+        """What the levels of an axis are called."""
+        return [label(level) for level in axis.levels]
+
+    def recipe(self, levels: Mapping[str, str], name: str = "tuned") -> Recipe:
+        """The recipe with these levels; what they leave open is as in the base."""
+        table = self.base.model_dump(mode="json")
+        changed = self.changes(levels)
+        for axis in self.axes:
+            if axis.name in changed:
+                values = axis.levels[self.labels(axis).index(changed[axis.name])]
+                settings = _nested(dict(zip(axis.fields, values, strict=True)))
+                table["stages"] = [lay_over(stage, settings) for stage in table["stages"]]
+        return make_recipe({**table, "name": name})
+
+    def settled(self, levels: Mapping[str, str]) -> Levels:
+        """The levels without those of axes that say nothing here, such as the mix of a loss that is not mixed."""
+        kind = self._loss_kind(levels)
+        return {axis.name: levels[axis.name] for axis in self.axes if axis.name in levels and _speaks(axis, kind)}
+
+    def changes(self, levels: Mapping[str, str]) -> Levels:
+        """In what a candidate differs from the base: the fewer, the simpler it is."""
+        return {name: level for name, level in self.settled(levels).items() if level != self._level_in_base(name)}
+
+    def neighbors(self, levels: Mapping[str, str]) -> Iterator[Levels]:
+        """All candidates that differ from this one in one axis: the first other level of each axis, then the second ones."""
+        here = self.settled(levels)
+        most = max(len(axis.levels) for axis in self.axes)
+        for place in range(most):
+            for axis in self.axes:
+                others = [one for one in self.labels(axis) if one != here.get(axis.name)]
+                if axis.name in here and place < len(others):
+                    yield self.settled(self._complete({**here, axis.name: others[place]}))
+
+    def speaks(self, axis: Axis, levels: Mapping[str, str]) -> bool:
+        """Whether an axis says something, given the levels of those before it or of all."""
+        return _speaks(axis, self._loss_kind(levels))
+
+    def _complete(self, levels: Levels) -> Levels:
+        """With the base's level where a change of the loss makes another axis speak."""
+        return {axis.name: levels.get(axis.name, self._level_in_base(axis.name)) for axis in self.axes}
+
+    def _level_in_base(self, name: str) -> str:
+        return label(_level_of(self.base, next(axis for axis in self.axes if axis.name == name)))
+
+    def _loss_kind(self, levels: Mapping[str, str]) -> str:
+        given = levels.get("loss")
+        return given.partition("+")[0] if given else self.base.stages[-1].loss.kind
+
+
+def label(level: tuple[Any, ...]) -> str:
+    """What a level is called.
+
+    >>> label(("combo", "pearson")), label(("mse", "mse")), label((5e-05,)), label((None,))
+    ('combo+pearson', 'mse', '5e-05', 'none')
+    """
+    if len(level) > 1:
+        return "+".join(level) if level[0] == "combo" else str(level[0])
+    return f"{level[0]:g}" if isinstance(level[0], float) else "none" if level[0] is None else str(level[0])
+
+
+def describe_changes(changes: Mapping[str, str]) -> str:
+    """In what a candidate differs, in words.
+
+    >>> describe_changes({"learning rate": "5e-05", "order": "examples"}), describe_changes({})
+    ('learning rate 5e-05, order examples', "the rules' choice")
+    """
+    return ", ".join(f"{name} {level}" for name, level in changes.items()) or "the rules' choice"
+
+
+def _speaks(axis: Axis, kind: str) -> bool:
+    return not axis.only or kind in axis.only
+
+
+def _with_level(axis: Axis, level: tuple[Any, ...]) -> Axis:
+    known = label(level) in map(label, axis.levels)
+    return axis if known else Axis(axis.name, axis.fields, (level, *axis.levels), axis.only)
+
+
+def _level_of(recipe: Recipe, axis: Axis) -> tuple[Any, ...]:
+    stage: Any = recipe.stages[-1]
+    tables = [field.split(".") for field in axis.fields]
+    return tuple(getattr(getattr(stage, table), name) for table, name in tables)
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for field, value in values.items():
+        table, name = field.split(".")
+        found.setdefault(table, {})[name] = value
+    return found

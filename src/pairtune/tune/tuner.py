@@ -1,0 +1,137 @@
+"""Choose a recipe for one's data: race candidates on held-out parts of train and dev, then train the winner.
+
+Test is looked at once, when the winner has been trained.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from pairtune.data.pairs import Task
+from pairtune.errors import UserError
+from pairtune.progress import say
+from pairtune.runs.folder import write_whole
+from pairtune.runs.recipe import Recipe, make_recipe
+from pairtune.runs.record import Run
+from pairtune.tune.budget import Budget
+from pairtune.tune.folds import without_test
+from pairtune.tune.job import encoder_name
+from pairtune.tune.ledger import Ledger
+from pairtune.tune.queue import alone_in
+from pairtune.tune.racing import race
+from pairtune.tune.space import describe_changes
+from pairtune.tune.toml import write_toml
+from pairtune.tune.tuning import TUNING, Tuning, read_tuning
+
+JOURNAL = "tune.log"  # the storage, unless another is given
+RECIPE = "recipe.toml"
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a search leaves: its record, and that of the winner's training. folder: `model/`, `recipe.toml` and both records."""
+
+    folder: Path
+    tuning: Tuning
+    run: Run
+
+
+def tune(
+    task: Task,
+    *,
+    out: Path | str,
+    start: Recipe | None = None,
+    encoder: str | None = None,
+    minutes: float | None = 30.0,
+    most_trainings: int | None = None,
+    jobs: int = 1,
+    storage: str | Path | None = None,
+    resume: bool = False,
+    join: bool = False,
+) -> Tuned | None:
+    """Choose a recipe by cross-validation over train and dev, train the winner into `out`, then score it on test.
+
+    start: the candidate that all others have to beat; the rules' choice unless given. minutes: for everything; None: no limit.
+    most_trainings: of folds, in all. storage: a file or a database URL that several processes share. join: only help with the
+    race that another process leads; None is returned. resume: go on with a search that was stopped.
+    """
+    folder, begun = Path(out), time.monotonic()
+    check_limits(minutes, most_trainings, jobs)
+    with nullcontext() if join else alone_in(folder):
+        if not join and (folder / TUNING).exists():
+            return finish(task, folder, read_finished(folder, resume))
+        if not (resume or join or storage) and (folder / JOURNAL).exists():
+            raise UserError(f"{folder} holds an unfinished search: --resume goes on with it, or give another --out")
+        base, reasons = choose_start(task, start, encoder)
+        ledger = Ledger.open(storage or folder / JOURNAL, study_name(task, base))
+        budget = Budget(None if minutes is None else minutes * 60, most_trainings, jobs, begun=begun)
+        tuning = race(task, base, reasons, ledger, budget, folder, leads=not join)
+        if join:
+            return None
+        write_whole(folder / TUNING, tuning.model_dump_json(indent=1))
+        return finish(task, folder, tuning)
+
+
+def check_limits(minutes: float | None, most_trainings: int | None, jobs: int) -> None:
+    """Refuse what would never end or never begin."""
+    if minutes is None and most_trainings is None:
+        raise UserError("a search without a limit would not end: give minutes, or a number of trainings")
+    for what, given in {"minutes": minutes, "trainings": most_trainings, "jobs": jobs}.items():
+        if given is not None and given <= 0:
+            raise UserError(f"{what} is {given:g}: give a number above 0")
+
+
+def choose_start(task: Task, start: Recipe | None, encoder: str | None) -> tuple[Recipe, tuple[str, ...]]:
+    """The candidate that all others have to beat, and why it is the one."""
+    reasons: tuple[str, ...] = (f"starting from {start.name}",) if start else ()
+    if start is None:
+        from pairtune.tune.rules import choose
+
+        choice = choose(without_test(task))
+        start, reasons = choice.recipe, tuple(choice.reasons)
+    return start.model_copy(update={"encoder": encoder or start.encoder, "dev": "given"}), reasons
+
+
+def study_name(task: Task, base: Recipe) -> str:
+    """The same for the same training pairs, dev pairs, metric and encoder: test has no part in it."""
+    what = [without_test(task).fingerprint(), task.metric, base.encoder]
+    return f"{task.name}-{encoder_name(base.encoder)}-{hashlib.sha256(json.dumps(what).encode()).hexdigest()[:8]}"
+
+
+def read_finished(folder: Path, resume: bool) -> Tuning:
+    """A search whose winner is known; the winner's training may still be to do."""
+    if not resume:
+        raise UserError(f"{folder} holds a search that has ended: --resume keeps it, or give another --out")
+    return read_tuning(folder)
+
+
+def finish(task: Task, folder: Path, tuning: Tuning) -> Tuned:
+    """Train the winner on all that is not test, and only then look at test."""
+    from pairtune.training import train
+
+    recipe = last_recipe(task, tuning)
+    write_toml(folder / RECIPE, recipe)
+    winner = tuning.winner
+    against = f"{winner.gain:+.4f} against the rules' choice on {winner.folds} folds"
+    found = against if winner.changes else "nothing was clearly better"
+    say(f"chosen after {tuning.trainings} trainings: {describe_changes(winner.changes)} ({found}); now training it")
+    runs = train(recipe, out=folder, task=task, resume=True)
+    return Tuned(folder, tuning, runs[0])
+
+
+def last_recipe(task: Task, tuning: Tuning) -> Recipe:
+    """The winner as it is trained in the end: with dev among its pairs where nothing is chosen on dev any more.
+
+    If the race could not beat the encoder as it came, an epoch is chosen on dev, of which epoch 0 is one.
+    """
+    recipe = make_recipe({**tuning.recipe, "task": task.name, "name": "tuned"})
+    if tuning.gain_over_encoder <= 0:
+        say(f"no candidate was better than {recipe.encoder} as it came, on the held-out pairs")
+        return recipe.model_copy(update={"select": "best"})
+    joined = recipe.select != "best" and task.kind != "classification"
+    return recipe.model_copy(update={"dev": "joined"}) if joined else recipe
