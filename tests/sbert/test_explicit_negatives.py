@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from datasets import Dataset
-from pairtune.train import run
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
 from pairtune.data.pairs import PairSet, Task
 from pairtune.errors import UserError
 from pairtune.loss import batch_softmax_loss
 from pairtune.sbert.losses import BatchSoftmaxLoss, ComboLoss, PearsonLoss
+from pairtune.training import run
 from small import WORDS, small_recipe
 
 ROWS = [(f"{word} of stone", f"a {word}", f"the {word} is red", f"no {word}") for word in WORDS]
