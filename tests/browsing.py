@@ -18,6 +18,7 @@ needs_chromium = pytest.mark.skipif(
     not (shutil.which("chromium") and shutil.which("chromedriver") and find_spec("selenium")),
     reason="needs chromium and chromedriver (Debian: chromium, chromium-driver) and selenium (pip install 'pairtune[dev]')",
 )
+NEVER = 86_400  # seconds: no page is late, however busy the machine
 
 
 @contextmanager
@@ -31,11 +32,19 @@ def open_chromium():
         for flag in [*FLAGS.split(), f"--user-data-dir={profile}"]:
             options.add_argument(flag)
         driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
-        driver.set_page_load_timeout(30)
+        driver.set_page_load_timeout(NEVER)
         try:
             yield driver
         finally:
             driver.quit()
+
+
+def wait_until(driver, condition):
+    """What the condition returns once it is true; an element that was replaced meanwhile is looked for again."""
+    from selenium.common.exceptions import StaleElementReferenceException
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    return WebDriverWait(driver, NEVER, ignored_exceptions=[StaleElementReferenceException]).until(lambda _: condition())
 
 
 def forget(driver) -> None:

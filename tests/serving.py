@@ -48,6 +48,7 @@ def serving(matcher, token: str | None = None):
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         while not server.started:
+            assert thread.is_alive()
             time.sleep(0.01)
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -61,7 +62,7 @@ def ask(url: str, body: object = None, **headers: str) -> tuple[int, dict]:
     data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json", **headers})
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as problem:
         return problem.code, json.load(problem)

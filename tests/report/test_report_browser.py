@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 
 import pytest
 
-from browsing import assert_no_errors, assert_only_this_machine_was_asked, forget, needs_chromium, open_chromium
+from browsing import assert_no_errors, assert_only_this_machine_was_asked, forget, needs_chromium, open_chromium, wait_until
 from pairtune.report.page import write_report
 from pairtune.runs.evidence import read_evidence
 from pairtune.training import run
@@ -51,10 +50,8 @@ def browser(chromium, folder):
 
 
 def open_page(driver, folder):
-    from selenium.webdriver.support.ui import WebDriverWait
-
     driver.get((folder / "report.html").as_uri())
-    WebDriverWait(driver, 30).until(lambda _: driver.execute_script("return document.documentElement.dataset.drawn"))
+    wait_until(driver, lambda: driver.execute_script("return document.documentElement.dataset.drawn"))
 
 
 CELL = """
@@ -65,17 +62,18 @@ return [frame.left + xaxis._offset + xaxis.d2p(j), frame.top + yaxis._offset + y
 
 
 def hover(driver, plot, i, j, *expected):
-    """What the label says when the mouse is over cell (i, j), as soon as it says what is expected; else what it said last."""
+    """What the label says when the mouse is over cell (i, j), as soon as it says what is expected."""
     driver.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", plot)
-    said, deadline = "", time.monotonic() + 30
-    while time.monotonic() < deadline and not (said and all(squeeze(text) in said for text in expected)):
+
+    def said():
         for shift in (1, 0):  # a mouse that comes from elsewhere
             x, y = driver.execute_script(CELL, plot, i, j)
             driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x + shift, "y": y})
-        time.sleep(0.1)  # the plot follows the mouse a moment later
         script = "return arguments[0].querySelector('.hoverlayer .hovertext')?.textContent ?? ''"
-        said = squeeze(driver.execute_script(script, plot))
-    return said
+        label = squeeze(driver.execute_script(script, plot))
+        return all(squeeze(text) in label for text in expected) and label
+
+    return wait_until(driver, said)  # the plot follows the mouse a moment later
 
 
 def squeeze(text):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
@@ -51,9 +51,9 @@ def port_of(url: str) -> int:
     return int(url.rpartition(":")[2])
 
 
-def speak(url: str, raw: bytes, wait: float = 20.0) -> bytes:
+def speak(url: str, raw: bytes) -> bytes:
     """Send bytes as they are; all that comes back until the server closes."""
-    with socket.create_connection(("127.0.0.1", port_of(url)), timeout=wait) as connection:
+    with socket.create_connection(("127.0.0.1", port_of(url))) as connection:
         connection.sendall(raw)
         answer = b""
         while part := connection.recv(65536):
@@ -176,16 +176,14 @@ async def ask_at_once(port: int, many: int) -> list[int]:
     raw = head.encode() + b"Connection: close\r\n\r\n" + body
 
     async def one() -> int:
-        for _ in range(50):
-            try:
+        while True:  # a queue that was full may have room now
+            with contextlib.suppress(OSError):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(raw)
                 answer = await reader.read()
                 writer.close()
                 return int(answer.split(b" ")[1])
-            except OSError:
-                await asyncio.sleep(0.2)
-        return 0
+            await asyncio.sleep(0.1)
 
     return await asyncio.gather(*(one() for _ in range(many)))
 
@@ -196,6 +194,14 @@ def test_two_thousand_requests_at_once_are_answered_or_told_to_come_back(url):
     assert ask(f"{url}/api/search", {"text": QUERY})[0] == 200
 
 
+def answer_of(connection: socket.socket) -> bytes:
+    """The status that the server gives before it closes; nothing where it just closes."""
+    with connection, contextlib.suppress(ConnectionError):
+        while part := connection.recv(1000):
+            return part.split(b" ")[1]
+    return b""
+
+
 def test_clients_that_stop_leave_no_one_waiting(url, monkeypatch):
     monkeypatch.setattr(limits, "BODY_SECONDS", 0.5)
     monkeypatch.setattr(server, "SILENT_SECONDS", 0.5)
@@ -203,15 +209,11 @@ def test_clients_that_stop_leave_no_one_waiting(url, monkeypatch):
     half = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
     for connection in silent[:150]:
         connection.sendall(half)  # more than may wait at once
-    silent[0].settimeout(30)
-    assert silent[0].recv(1000).split(b" ")[1] in (b"408", b"503")
-    silent[-1].settimeout(30)
-    assert silent[-1].recv(1000) == b""  # said nothing, and was let go
-    deadline = time.monotonic() + 30
-    while ask(f"{url}/api/search", {"text": QUERY})[0] != 200:  # the others are let go too
-        assert time.monotonic() < deadline
-    for connection in silent:
-        connection.close()
+    answers = [answer_of(connection) for connection in silent]
+    assert set(answers[:150]) <= {b"408", b"503"}
+    assert set(answers[150:]) == {b""}  # said nothing, and were let go
+    monkeypatch.undo()
+    assert ask(f"{url}/api/search", {"text": QUERY})[0] == 200
 
 
 def test_the_page_is_served_while_the_encoder_works(url, both, monkeypatch):
@@ -220,13 +222,13 @@ def test_the_page_is_served_while_the_encoder_works(url, both, monkeypatch):
 
     def encode_long(*texts, **options):
         at_work.set()
-        assert may_end.wait(60)
+        may_end.wait()
         return encode(*texts, **options)
 
     monkeypatch.setattr(model, "encode", encode_long)
     work = threading.Thread(target=ask, args=(f"{url}/api/score", {"pairs": [{"left": "a", "right": "b"}]}))
     work.start()
-    assert at_work.wait(60)
+    at_work.wait()
     assert ask(f"{url}/api/about")[0] == 200 and work.is_alive()
     may_end.set()
     work.join()
@@ -341,5 +343,5 @@ def test_the_command_serves_until_it_is_interrupted(tiny_encoder, tmp_path):
         assert ask(f"{found}/api/search", {"text": QUERY, "top": 1})[1]["sides"][0]["matches"][0]["text"] == CORPUS[1]
     finally:
         process.send_signal(signal.SIGINT)
-    assert process.wait(20) in (0, 130, -signal.SIGINT)
+    assert process.wait() in (0, 130, -signal.SIGINT)
     assert "Traceback" not in process.stderr.read()

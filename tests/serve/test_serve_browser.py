@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from browsing import assert_no_errors, assert_only_this_machine_was_asked, forget, needs_chromium, open_chromium
+from browsing import assert_no_errors, assert_only_this_machine_was_asked, forget, needs_chromium, open_chromium, wait_until
 from serving import CORPUS, load_both, serving
 
 pytest.importorskip("fastapi", reason="pip install 'pairtune[serve]'")
@@ -39,14 +39,6 @@ def browser(chromium):
 
 def texts(driver, selector: str) -> list[str]:
     return [element.text for element in driver.find_elements("css selector", selector)]
-
-
-def wait_until(driver, condition):
-    """What the condition returns once it is true; an element that was replaced meanwhile is looked for again."""
-    from selenium.common.exceptions import StaleElementReferenceException
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    return WebDriverWait(driver, 30, ignored_exceptions=[StaleElementReferenceException]).until(lambda _: condition())
 
 
 def wait_for(driver, selector: str, many: int = 1):
