@@ -205,7 +205,7 @@ def test_stages_follow_each_other_and_the_second_starts_where_the_first_ended(tm
         ({"kind": "bsc"}, False),
         ({"kind": "mse"}, True),
         ({"kind": "pearson"}, True),
-        ({"kind": "triplet", "triplet_margin": 8.0}, True),  # raw vectors of random words are that far apart
+        ({"kind": "triplet", "margin": 8.0}, True),  # raw vectors of random words are that far apart
     ],
 )
 def test_every_loss_lowers_itself(tmp_path, tiny_encoder, small_task, loss, bias_correction):
