@@ -8,22 +8,19 @@ import pytest
 from sklearn.metrics import f1_score
 
 from pairtune.encoders.embedding import Embeddings
-from pairtune.sbert import evaluator
 from pairtune.sbert.evaluator import PairEvaluator, evaluate_task
 from report_runs import duplicates_task, ranking_task, search_task
 
 
-@pytest.fixture
-def encoded(monkeypatch):
-    """How often each text goes through the encoder."""
+def count_texts(model):
+    """How often each text goes through the encoder from now on, by its tokens."""
     counted = Counter()
-    embed = evaluator.embed
 
-    def count(model, texts, *words, **options):
-        counted.update(texts)
-        return embed(model, texts, *words, **options)
+    def count(_, given):
+        rows = given[0]["input_ids"]
+        counted.update(model.tokenizer.batch_decode(rows, skip_special_tokens=True))
 
-    monkeypatch.setattr(evaluator, "embed", count)
+    model.register_forward_pre_hook(count)
     return counted
 
 
@@ -35,12 +32,14 @@ def search_in_halves():
 
 
 @pytest.mark.parametrize("make_task", [duplicates_task, ranking_task, search_in_halves])
-def test_each_text_of_both_splits_is_encoded_once(tiny_model, encoded, make_task):
+def test_each_text_of_both_splits_is_encoded_once(tiny_model, make_task):
     task = make_task()
+    encoded = count_texts(tiny_model)
     evaluate_task(tiny_model, task)
     splits = (task.dev, task.test)
     texts = {text for pairs in splits for text in (*pairs.left, *(pairs.right if pairs.corpus is None else pairs.corpus))}
-    assert encoded == Counter(texts)
+    read = tiny_model.tokenizer(sorted(texts))["input_ids"]
+    assert encoded == Counter(tiny_model.tokenizer.batch_decode(read, skip_special_tokens=True))
 
 
 def test_a_search_finds_what_the_hosts_vectors_find(tiny_model):

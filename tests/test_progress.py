@@ -1,0 +1,23 @@
+"""Progress that a person can read."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+from terminals import in_a_terminal
+
+COUNTING = """
+import pairtune.progress as progress
+progress.QUIET_SECONDS = progress.LOG_EVERY_SECONDS = 0
+for _ in progress.track(range(10), "counting"): pass
+"""
+
+
+def test_progress_is_a_bar_in_a_terminal_and_lines_in_a_log():
+    shown = in_a_terminal([sys.executable, "-c", COUNTING])
+    assert "━" in shown and "counting" in shown
+    logged = subprocess.run([sys.executable, "-c", COUNTING], capture_output=True, text=True, check=True)
+    assert logged.stdout == "" and "\x1b" not in logged.stderr and "\r" not in logged.stderr
+    assert re.fullmatch(r"counting: 0 of 10\n(counting: \d of 10, \d+ s left\n){9}", logged.stderr)
