@@ -1,26 +1,22 @@
-"""All records of results/, found by what was trained, and how two rows compare."""
+"""All records of results/, found by what was trained."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
 
 from lab.plan import record_key
 from lab.queries import read_queries
 from lab.settings import settings_key
-from pairtune import Recipe
-from pairtune.report.grid import figure
-from pairtune.runs.record import Run, kept_run, read_records
+from lab.statistics import Difference, difference
+from lab.validity import Rule, problem_of
+from pairtune import Recipe, Run
+from pairtune.runs.record import kept_run, read_records
 
-RESAMPLES = 2000
-INSIDE = 0.95
 Metric = tuple[str, str]  # its name, and the split it is taken from
 
 
@@ -33,6 +29,11 @@ class Sample:
 
     def __len__(self) -> int:
         return len(self.runs)
+
+    @property
+    def problem(self) -> Rule | None:
+        """Why its scores do not count; None where they do."""
+        return problem_of(self.runs[0]) if self.runs else None
 
     def scores(self, metric: Metric) -> list[float]:
         """One per seed; none of records that are left without their scores on a split, because it was another one then."""
@@ -48,30 +49,16 @@ class Sample:
         return self.runs[kept_run(self.runs)].after.get(metric[1], {}).get(metric[0]) if held_out else None
 
 
-@dataclass(frozen=True)
-class Difference:
-    """How much higher one row is than another, and the 95 % interval of that; the interval is infinite for single runs."""
-
-    mean: float
-    low: float
-    high: float
-    relative: float
-
-    @property
-    def sign(self) -> int:
-        """1 surely higher, -1 surely lower, 0 within the noise."""
-        return int(self.low > 0) - int(self.high < 0)
-
-
 class Book:
     """The records of a folder by recipe and encoder; of two for the same seed, the later one."""
 
     def __init__(self, results: Path) -> None:
         self.results = results
         runs = read_records(results) if any(results.glob("*.jsonl")) else []
-        self._runs: dict[str, dict[int, Run]] = defaultdict(dict)
+        found: dict[str, dict[int, Run]] = defaultdict(dict)
         for run in runs:
-            self._runs[record_key(run).rpartition("-")[0]][run.seed] = run
+            found[record_key(run).rpartition("-")[0]][run.seed] = run
+        self._runs = {key: _valid_if_any(seeds) for key, seeds in found.items()}
         self.encoders = list(dict.fromkeys(run.encoder for run in sorted(runs, key=lambda run: run.encoder)))
 
     @cached_property
@@ -92,66 +79,19 @@ class Book:
         return Sample(runs, np.stack(found) if alike else None)
 
 
-def compare(one: Sample, other: Sample, metric: Metric) -> Difference | None:
-    """How much higher `one` is; None where one of them has no score.
+def _valid_if_any(seeds: dict[int, Run]) -> dict[int, Run]:
+    """Without the invalid records, once some of them were made again."""
+    return {seed: run for seed, run in seeds.items() if problem_of(run) is None} or seeds
 
-    With scores per query of both, queries (the same for both) and seeds are drawn again and again; else the interval is
-    Welch's, over seeds alone.
+
+def compare(one: Sample, other: Sample, metric: Metric, share: float = 0.0) -> Difference | None:
+    """How much higher `one` is; None where one of them has no score, or no valid one.
+
+    With scores per query of both, over queries and seeds; else over seeds alone. share: see `difference`.
     """
-    if not one.scores(metric) or not other.scores(metric):
+    if not one.scores(metric) or not other.scores(metric) or one.problem or other.problem:
         return None
-    mean = one.mean(metric) - other.mean(metric)
-    relative = mean / other.mean(metric) if other.mean(metric) else 0.0
     main = metric == (one.runs[0].metric, "test")
     if main and one.queries is not None and other.queries is not None and one.queries.shape[1] == other.queries.shape[1]:
-        low, high = _bootstrap(one.queries, other.queries)
-    else:
-        low, high = _welch(one.scores(metric), other.scores(metric))
-    return Difference(mean, mean + low, mean + high, relative)
-
-
-def _bootstrap(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """How far the difference of the means may be off, (seeds, Q) each: the 95 % of deviations in the middle.
-
-    A few seeds drawn again vary less than seeds do, by (n − 1)/n, and are stretched; a single one says nothing about them.
-    """
-    if min(len(one), len(other)) < 2:
-        return -np.inf, np.inf
-    rng = np.random.default_rng(0)
-    queries = one.shape[1]
-    drawn = rng.multinomial(queries, np.full(queries, 1 / queries), size=RESAMPLES) / queries  # (RESAMPLES, Q)
-    sides = []
-    for side in (one, other):
-        count = len(side)
-        seeds = rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES) / count
-        seeds = 1 / count + (seeds - 1 / count) * np.sqrt(count / (count - 1))
-        sides.append(((seeds @ side) * drawn).sum(axis=1))
-    moved = sides[0] - sides[1] - (one.mean() - other.mean())
-    low, high = np.quantile(moved, [(1 - INSIDE) / 2, (1 + INSIDE) / 2])
-    return float(low), float(high)
-
-
-def _welch(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
-    if min(len(one), len(other)) < 2:
-        return -np.inf, np.inf
-    parts = [np.var(side, ddof=1) / len(side) for side in (one, other)]
-    error = float(np.sqrt(sum(parts)))
-    if error == 0:
-        return 0.0, 0.0
-    freedom = sum(parts) ** 2 / sum(part**2 / (len(side) - 1) for part, side in zip(parts, (one, other), strict=True))
-    reach = float(stats.t.ppf((1 + INSIDE) / 2, freedom)) * error
-    return -reach, reach
-
-
-def describe_difference(difference: Difference | None) -> str:
-    """A difference and its interval, with a mark where it is sure.
-
-    >>> describe_difference(Difference(0.02, 0.01, 0.03, 0.05))
-    '+0.0200 (+0.0100 to +0.0300) ✓'
-    """
-    if difference is None:
-        return "–"
-    mark = {1: " ✓", -1: " ✗", 0: ""}[difference.sign]
-    if not isfinite(difference.high):
-        return f"{figure(difference.mean, signed=True)} (one run only)"
-    return f"{figure(difference.mean, signed=True)} ({difference.low:+.4f} to {difference.high:+.4f}){mark}"
+        return difference(one.queries, other.queries, share)
+    return difference(np.array(one.scores(metric))[:, None], np.array(other.scores(metric))[:, None], share)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from statistics import mode
 
 from lab.best import as_chosen, rank_candidates
-from lab.book import Book, Metric, compare, describe_difference
+from lab.book import Book, Metric, Sample, compare
 from lab.floor import describe_floor
 from lab.paper import PRESETS, all_rows, caption, published, published_score, tables, title
 from lab.rows import read_row
 from lab.search import searches
 from lab.settings import settings_key
+from lab.statistics import describe_difference
 from lab.tables import BEST, base_name, check_order, make_row, metrics_of, paper_metric, recipes_of, shipped_best
+from lab.untuned import count_looks, find_untuned
 from pairtune import Recipe
 from pairtune.data.datasets import TASKS
 from pairtune.report.grid import Grid, figure, with_spread
+from pairtune.runs.record import mean_and_spread
 from pairtune.tune.job import encoder_name
 
 MARKS = {1.0: "✓", 0.5: "(✓)", -0.5: "(✗)", -1.0: "✗"}
@@ -40,8 +42,8 @@ def grids_of(table: str, book: Book, preset: str = "paper", encoders: Sequence[s
         heading = f"{title(table)}, `{task}`" if table in tables() else f"Open points, `{task}`"
         if main != paper_metric(task):  # the paper's own kind of figure first
             main, others = others[0], [main, *others[1:]]
-        notes = tuple(filter(None, (caption(task) if table in tables() else "", *describe_orders(rows, book, encoders))))
-        grids.append(metric_grid(heading, rows, main, book, encoders, notes, ordered=table in tables()))
+        notes = (caption(task), *describe_orders(rows, book, encoders), describe_looks(task, book, encoders))
+        grids.append(metric_grid(heading, rows, main, book, encoders, notes * (table in tables()), ordered=table in tables()))
         grids += [metric_grid(f"{heading}, {metric[0]}", rows, metric, book, encoders, ordered=False) for metric in others]
     return grids
 
@@ -67,29 +69,50 @@ def metric_grid(
     head = ["row", "recipe", f"{name}, paper"]
     for encoder in encoders:
         head += [encoder_name(encoder), "best on dev", "− paper", "n", *(["order"] if ordered else [])]
-    rows = [_as_it_comes(recipes, metric, book, encoders, ordered)]
+    rows = [_as_it_comes(recipes[0].task, metric, book, encoders, ordered)]
+    samples: list[Sample] = []
     for recipe in recipes:
-        made = [make_row("", recipe, metric, book.find(recipe, encoder), encoder) for encoder in encoders]
+        found = [book.find(recipe, encoder) for encoder in encoders]
+        made = [make_row("", recipe, metric, sample, encoder) for sample, encoder in zip(found, encoders, strict=True)]
+        samples += found
         row_name = published().get(base_name(recipe))
         cells = [row_name.row if row_name else "–", f"`{recipe.name}`", figure(made[0].paper)]
-        for encoder, row in zip(encoders, made, strict=True):
+        for encoder, row, sample in zip(encoders, made, found, strict=True):
             away = None if row.paper is None or row.mean is None else row.mean - row.paper
-            cells += [with_spread(row.mean, row.std, row.n), figure(row.best_on_dev), figure(away, signed=True), str(row.n)]
+            cells += [score_cell(sample, metric), figure(row.best_on_dev), figure(away, signed=True), str(row.n)]
             cells += [MARKS.get(orders[encoder].beside.get(recipe.name, 0), "–")] if ordered else []
         rows.append(tuple(cells))
-    return Grid(heading, tuple(head), tuple(rows), notes)
+    return Grid(heading, tuple(head), tuple(rows), (*notes, *say_problems(samples)))
 
 
-def _as_it_comes(
-    recipes: Sequence[Recipe], metric: Metric, book: Book, encoders: Sequence[str], ordered: bool
-) -> tuple[str, ...]:
-    """The first row: the encoder before any training, as the records have it."""
+def score_cell(sample: Sample, metric: Metric) -> str:
+    """The mean over seeds and its spread, with a mark where the runs are not valid."""
+    scores = sample.scores(metric)
+    if not scores:
+        return "–"
+    mark = f" {sample.problem.mark}" if sample.problem else ""
+    return with_spread(*mean_and_spread(scores), len(scores)) + mark
+
+
+def say_problems(samples: Sequence[Sample]) -> list[str]:
+    """What the marks mean that stand at some of these."""
+    found = dict.fromkeys((sample.problem.mark, sample.problem.why) for sample in samples if sample.problem)
+    return [f"{mark} {why}" for mark, why in found]
+
+
+def _as_it_comes(task: str, metric: Metric, book: Book, encoders: Sequence[str], ordered: bool) -> tuple[str, ...]:
+    """The first row: the encoder before any training, at the length that dev prefers."""
     cells = ["the encoder as it comes", "–", "–"]
     for encoder in encoders:
-        runs = [run for recipe in recipes for run in book.find(recipe, encoder).runs]
-        before = next((run.before[metric[1]][metric[0]] for run in runs if metric[1] in run.before), None)
-        cells += [figure(before), "–", "–", "–", *(["–"] if ordered else [])]
+        cells += [str(find_untuned(task, encoder, metric, book) or "–"), "–", "–", "–", *(["–"] if ordered else [])]
     return tuple(cells)
+
+
+def describe_looks(task: str, book: Book, encoders: Sequence[str]) -> str:
+    """How often the scores on test were seen."""
+    looks = [(encoder_name(encoder), *count_looks(task, encoder, book)) for encoder in encoders]
+    seen = "; ".join(f"{name} {settings} settings, {runs} runs" for name, settings, runs in looks if runs)
+    return f"Test was scored for, the search for a better recipe included: {seen}." if seen else "Test was not scored yet."
 
 
 def describe_orders(recipes: Sequence[Recipe], book: Book, encoders: Sequence[str]) -> list[str]:
@@ -108,13 +131,15 @@ def describe_orders(recipes: Sequence[Recipe], book: Book, encoders: Sequence[st
 def search_grid(task: str, round_name: str, book: Book, encoder: str) -> Grid:
     """The candidates of a round of a task's search, the best on dev first, with test beside it."""
     metric = TASKS[task].metric
-    rows = []
+    rows, found = [], []
     for place, (candidate, sample) in enumerate(rank_candidates(task, book, encoder, searches()[task].rounds[round_name])):
         of = ((metric, split) for split in ("dev", "test"))
         scores = (figure(sample.mean(one) if sample.scores(one) else None) for one in of)
-        rows.append((str(place + 1) if len(sample) else "–", f"`{candidate.name}`", *scores, str(len(sample))))
+        name = f"`{candidate.name}`{f' {sample.problem.mark}' if sample.problem else ''}"
+        rows.append((str(place + 1) if len(sample) else "–", name, *scores, str(len(sample))))
+        found.append(sample)
     heading = f"{round_name}, `{task}`, {encoder_name(encoder)}"
-    return Grid(heading, ("place", "recipe", f"{metric}, dev", f"{metric}, test", "n"), tuple(rows))
+    return Grid(heading, ("place", "recipe", f"{metric}, dev", f"{metric}, test", "n"), tuple(rows), tuple(say_problems(found)))
 
 
 def released_grid(book: Book) -> Grid | None:
@@ -123,7 +148,8 @@ def released_grid(book: Book) -> Grid | None:
     head = ["recipe", "metric", "paper"]
     for encoder in encoders:
         head += [f"text, {encoder_name(encoder)}", f"code, {encoder_name(encoder)}", "difference"]
-    rows = []
+    rows: list[tuple[str, ...]] = []
+    shown: list[Sample] = []
     for name in all_rows():
         text, code = read_row(name), read_row(PRESETS["released"] + name)
         metric = metrics_of(text.task)[0]
@@ -131,23 +157,25 @@ def released_grid(book: Book) -> Grid | None:
         if settings_key(text) == settings_key(code) or not any(len(one) for _, one in samples):
             continue
         cells = [f"`{code.name}`", metric[0], figure(published_score(name, metric[0]))]
-        for encoder, both in zip(encoders, samples, strict=True):
-            made = [make_row("", text, metric, sample, encoder) for sample in both]
-            cells += [*(with_spread(row.mean, row.std, row.n) for row in made), describe_difference(compare(*both[::-1], metric))]
+        for both in samples:
+            cells += [*(score_cell(one, metric) for one in both), describe_difference(compare(*both[::-1], metric))]
+            shown += both
         rows.append(tuple(cells))
-    return Grid("The settings of the released code", tuple(head), tuple(rows)) if rows else None
+    return Grid("The settings of the released code", tuple(head), tuple(rows), tuple(say_problems(shown))) if rows else None
 
 
 def best_grid(book: Book, encoders: Sequence[str] | None = None) -> Grid | None:
     """The shipped best recipes, their scores, and whether they clear the floor; None before there are any."""
     head = ("task", "encoder", "metric", "as it comes", "dev", "test", "best on dev", "n", "floor", "paper's best")
+    encoders = encoders or encoders_in(book)
     rows = [
         best_row(recipe, metric, book, encoder)
         for recipe in shipped_best()
-        for encoder in encoders or encoders_in(book)
+        for encoder in encoders
         for metric in dict.fromkeys([(TASKS[recipe.task].metric, "test"), paper_metric(recipe.task)])
     ]
-    return Grid("The best recipe of each task", head, tuple(rows)) if rows else None
+    notes = say_problems([book.find(recipe, encoder) for recipe in shipped_best() for encoder in encoders])
+    return Grid("The best recipe of each task", head, tuple(rows), tuple(notes)) if rows else None
 
 
 def best_row(recipe: Recipe, metric: Metric, book: Book, encoder: str) -> tuple[str, ...]:
@@ -156,10 +184,9 @@ def best_row(recipe: Recipe, metric: Metric, book: Book, encoder: str) -> tuple[
     sample = book.find(recipe, encoder)
     row = make_row(BEST, recipe, metric, sample, encoder)
     chosen = book.find(as_chosen(recipe), encoder)
-    score, dev = with_spread(row.mean, row.std, row.n), figure(chosen.mean((name, "dev")) if len(chosen) else None)
-    known = [run.before[split][name] for run in sample.runs if split in run.before]
-    before = mode(known) if known else None  # devices differ
+    score, dev = score_cell(sample, metric), figure(chosen.mean((name, "dev")) if len(chosen) else None)
+    before = find_untuned(recipe.task, encoder, metric, book)
     dev, test = (dev, score) if split == "test" else (score, "–")
-    cleared = describe_floor(recipe.task, metric, book, encoder, before, row.mean)
+    cleared = describe_floor(recipe.task, metric, book, encoder, before.score if before else None, row.mean)
     task, model = f"`{recipe.task}`", encoder_name(encoder)
-    return (task, model, name, figure(before), dev, test, figure(row.best_on_dev), str(row.n), cleared, figure(row.paper))
+    return (task, model, name, str(before or "–"), dev, test, figure(row.best_on_dev), str(row.n), cleared, figure(row.paper))

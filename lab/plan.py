@@ -9,8 +9,7 @@ from lab.paper import PRESETS, all_rows, open_rows, tables
 from lab.rows import read_row
 from lab.search import searches
 from lab.settings import read_data, settings_key
-from pairtune import Recipe, UserError
-from pairtune.runs.record import Run
+from pairtune import Recipe, Run, UserError
 from pairtune.tune.job import Job
 
 

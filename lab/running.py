@@ -7,18 +7,19 @@ from pathlib import Path
 
 from lab.plan import job_key, record_key
 from lab.queries import FOLDER, append_queries, score_queries
-from pairtune import UserError
+from lab.validity import problem_of
+from pairtune import Run, UserError
 from pairtune.runs.evidence import EVIDENCE, read_evidence
-from pairtune.runs.record import Run, append_record, read_records
+from pairtune.runs.record import append_record, read_records
 from pairtune.tune.job import Job, encoder_name
 from pairtune.tune.queue import run_jobs, threads_for
 from pairtune.tune.worker import Setup
 
 
 def missing_jobs(jobs: Iterable[Job], results: Path) -> list[Job]:
-    """The runs that have no record with scores on test: none of the same settings, encoder and seed, whatever its name."""
+    """The runs that have no valid record with scores on test, of the same settings, encoder and seed, whatever its name."""
     records = read_records(results) if any(results.glob("*.jsonl")) else []
-    done = {record_key(run) for run in records if "test" in run.after}
+    done = {record_key(run) for run in records if "test" in run.after and problem_of(run) is None}
     return [job for job in jobs if job_key(job) not in done]
 
 

@@ -25,7 +25,7 @@ class Row:
 
     primary: the metric that the task's rows are ordered by in the paper. For MRPC this is F1@best, a score of dev at the
     threshold that is best there; the task's own F1 is of test, and the paper has none. paper: of a best recipe, the task's
-    highest.
+    highest. valid: whether the runs show what the recipe says (validity.toml).
     """
 
     table: str
@@ -39,6 +39,7 @@ class Row:
     std: float | None
     n: int
     best_on_dev: float | None
+    valid: bool
 
 
 def table_names() -> list[str]:
@@ -103,6 +104,7 @@ def make_row(table: str, recipe: Recipe, metric: Metric, sample: Sample, encoder
         std=spread,
         n=len(scores),
         best_on_dev=sample.best_on_dev(metric),
+        valid=sample.problem is None,
     )
 
 

@@ -9,81 +9,27 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lab.best import as_chosen, best_levels, choose_best, deciding, rank_candidates
-from lab.book import Book, Difference, Sample, compare
+from lab.book import Book, compare
 from lab.candidates import Factorial
 from lab.cli import app
 from lab.layout import best_row, grids_of, released_grid
 from lab.page import make_page
 from lab.paper import all_rows, published, tables
-from lab.plan import record_key
-from lab.queries import append_queries
 from lab.rows import read_row, row_names
 from lab.search import deciding_encoders, searches
 from lab.settings import settings_key
 from lab.tables import check_order, recipes_of, rows_of
-from lab.verdicts import (
-    CONCLUSIONS,
-    OPEN_POINTS,
-    judge,
-    learned_temperatures,
-    most_hold,
-    most_hold_by,
-    some_lose_a_tenth,
-    which_is_better,
-)
-from scipy import stats
+from made_runs import make_run, write
 from typer.testing import CliRunner
 
 from pairtune import UserError
-from pairtune.data.datasets import TASKS
-from pairtune.runs.record import Epoch, Run, append_record
 
 ROOT = Path(__file__).parent.parent
-KEYS = ["table", "row", "task", "model", "metric", "primary", "paper", "mean", "std", "n", "best_on_dev"]
-
-
-def make_run(name, seed, test, dev, encoder="minilm", overrides=(), temperature=None):
-    """A record; `test` and `dev` are the main metric, and every other metric is a tenth lower."""
-    recipe = read_row(name, overrides).model_copy(update={"encoder": encoder})
-    task = TASKS[recipe.task]
-    scores = {
-        split: {metric: value - 0.1 * (metric != task.metric) for metric in (*task.metrics, "F1@best")}
-        for split, value in (("dev", dev), ("test", test))
-    }
-    before = {split: dict.fromkeys(values, 0.25) for split, values in scores.items()}
-    epochs = [Epoch(stage=1, epoch=1, dev=scores["dev"], temperature=temperature)]
-    return Run(
-        name=name,
-        task=task.name,
-        encoder=encoder,
-        seed=seed,
-        metric=task.metric,
-        recipe=recipe.model_dump(mode="json"),
-        before=before,
-        after=scores,
-        epochs=epochs,
-        best_epoch=1,
-        pairs={"train": 1, "dev": 1, "test": 1},
-        seconds=1,
-        pairs_per_second=1,
-        device="cpu",
-        versions={},
-        finished="2026-11-15T00:00:00+00:00",
-        model="m",
-    )
-
-
-def write(folder, runs, queries=None):
-    for run in runs:
-        append_record(folder / f"{run.encoder}.jsonl", run)
-        if queries is not None:
-            append_queries(folder / "queries" / f"{run.encoder}.jsonl", record_key(run), run.metric, queries[run.name, run.seed])
-    return Book(folder)
+KEYS = ["table", "row", "task", "model", "metric", "primary", "paper", "mean", "std", "n", "best_on_dev", "valid"]
 
 
 def print_json(*words):
@@ -160,13 +106,6 @@ def cqa_b_floor(folder, runs):
     return next(row for row in grid.rows if row[0] == "`cqa-b`")[grid.head.index("floor")]
 
 
-def test_a_claim_about_sizes_says_what_they_are():
-    rule = most_hold_by(0.01, 0.02)
-    within, above = Difference(0.015, 0.01, 0.02, 0.1), Difference(0.08, 0.07, 0.09, 0.1)
-    assert rule([within]) == "confirmed" and rule([DOWN]) == "not confirmed"
-    assert rule([within, above]) == "confirmed, but by 1.5 to 8.0 points"
-
-
 def test_records_with_other_settings_are_not_in_the_table(tmp_path):
     other = make_run("stsb/mse", 1, 0.9, 0.9, overrides=["train.learning_rate=1e-4"])
     again = make_run("stsb/mse", 2, 0.7, 0.7), make_run("stsb/mse", 2, 0.8, 0.8)
@@ -194,45 +133,6 @@ def test_the_queue_needs_nothing_that_only_reports_need():
     assert not {"torch", "typer", "duckdb", "plotly", "jinja2", "datasets", "faiss"} & loaded
 
 
-def sample(*scores, queries=None):
-    runs = tuple(make_run("cqa-a/bsc", seed, score, score) for seed, score in enumerate(scores))
-    return Sample(runs, None if queries is None else np.array(queries, float))
-
-
-def test_without_queries_the_interval_is_welchs():
-    one, other = (0.81, 0.84, 0.86, 0.83), (0.80, 0.79, 0.81)
-    found = compare(sample(*one), sample(*other), ("MAP", "test"))
-    expected = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
-    assert found.mean == pytest.approx(np.mean(one) - np.mean(other)) and found.sign == 1
-    assert compare(sample(0.9), sample(0.1), ("MAP", "test")).sign == 0  # single runs decide nothing
-    assert compare(sample(), sample(0.1), ("MAP", "test")) is None
-
-
-def test_with_queries_the_interval_is_that_of_the_paired_differences():
-    rng = np.random.default_rng(3)
-    hard = rng.normal(size=400)  # some queries are hard for both: that must not count
-    one, other = (np.repeat(hard + rng.normal(0.1, 0.3, size=(1, 400)), 2, axis=0) for _ in range(2))  # seeds that agree
-    one = one + 0.05
-    found = compare(sample(0.7, queries=one), sample(0.6, queries=other), ("MAP", "test"))
-    width = 2 * 1.96 * (one - other).std() / np.sqrt(400)
-    assert found.high - found.low == pytest.approx(width, rel=0.1)
-    assert (found.low + found.high) / 2 == pytest.approx(0.1, abs=0.01)
-
-
-def test_a_single_seed_is_never_surely_better_however_many_queries():
-    rng = np.random.default_rng(3)
-    one, other = rng.normal(0.9, 0.01, (1, 400)), rng.normal(0.1, 0.01, (1, 400))
-    found = compare(sample(0.9, queries=one), sample(0.1, queries=other), ("MAP", "test"))
-    assert (found.low, found.high) == (-np.inf, np.inf)
-
-
-def test_the_spread_of_two_seeds_counts_in_full():
-    one, other = np.repeat([[0.6], [0.8]], 400, axis=1), np.repeat([[0.5], [0.5]], 400, axis=1)  # no spread over queries
-    found = compare(sample(0.7, queries=one), sample(0.5, queries=other), ("MAP", "test"))
-    assert found.high - found.low == pytest.approx(2 * np.sqrt(2) * 0.1, rel=0.02)  # both of one kind is the 95 % of four draws
-
-
 def test_the_order_of_the_paper_is_checked_pair_by_pair(tmp_path):
     means = {"mse": 0.80, "bsc": 0.70, "combo": 0.75, "mse-then-bsc": 0.82, "bsc-then-mse": 0.86}  # paper: combo just below MSE
     runs = [make_run(f"stsb/{row}", seed, mean + seed / 1000, 0.5) for row, mean in means.items() for seed in (1, 2, 3)]
@@ -249,64 +149,6 @@ def test_one_run_each_leaves_the_order_open(tmp_path):
         recipes_of("5"), write(tmp_path, [make_run("stsb/mse", 1, 0.8, 0), make_run("stsb/bsc", 1, 0.9, 0)]), "minilm"
     )
     assert (order.pairs, order.right, order.sure, order.wrong) == (1, 0, 0, 0)
-
-
-UP, DOWN, OPEN_ = Difference(0.2, 0.1, 0.3, 0.25), Difference(-0.2, -0.3, -0.1, -0.2), Difference(0.1, -0.1, 0.3, 0.1)
-
-
-@pytest.mark.parametrize(
-    ("differences", "verdict"),
-    [
-        ([UP, UP, OPEN_], "confirmed"),
-        ([UP, OPEN_, OPEN_], "depends"),
-        ([UP, UP, UP, DOWN], "depends"),
-        ([OPEN_, OPEN_], "not confirmed"),
-        ([DOWN, OPEN_], "not confirmed"),
-    ],
-)
-def test_a_conclusion_is_judged_by_its_comparisons(differences, verdict):
-    assert most_hold(differences) == verdict
-
-
-def test_a_wrong_setup_must_lose_a_tenth():
-    small = Difference(0.02, 0.01, 0.03, 0.025)
-    assert some_lose_a_tenth([UP, small]) == "confirmed"  # from 1.25 to 1: a fifth
-    assert some_lose_a_tenth([small, OPEN_]) == "depends"
-    assert some_lose_a_tenth([OPEN_, DOWN]) == "not confirmed"
-
-
-def test_an_open_question_gets_an_answer():
-    rule = which_is_better("this", "that")
-    assert [rule(found) for found in ([UP, OPEN_], [DOWN], [OPEN_], [UP, DOWN])] == [
-        "this is better",
-        "that is better",
-        "no difference beyond the noise",
-        "depends on the task",
-    ]
-
-
-def test_verdicts_follow_the_records(tmp_path):
-    claim = next(claim for claim in CONCLUSIONS if "normalization" in claim.text)
-    rows = {"pfcc-s/bsc": 0.8, "pfcc-s/bsc-row-norm": 0.6, "pfcc-s/bsc-no-norm": 0.7}
-    assert judge(claim, Book(tmp_path), "minilm") == "not run yet"
-    runs = [make_run(name, seed, mean + seed / 1000, 0.5) for name, mean in rows.items() for seed in (1, 2, 3)]
-    assert judge(claim, write(tmp_path, runs[:1] + runs[3:4]), "minilm") == "open, one run each is too few"
-    assert judge(claim, write(tmp_path, runs[:6]), "minilm") == "open, 1 of 2 comparisons so far"
-    assert judge(claim, write(tmp_path, runs), "minilm") == "confirmed"
-    assert judge(claim, Book(tmp_path), "mpnet") == "not run yet"
-    assert "**confirmed** (minilm)" in make_page(Book(tmp_path))
-
-
-def test_every_claim_names_recipes_that_are_there():
-    assert len(CONCLUSIONS) == 7
-    named = {name for claim in (*CONCLUSIONS, *OPEN_POINTS) for test in claim.tests for name in test}
-    assert named <= set(row_names())
-
-
-def test_the_learned_temperature_is_that_of_the_kept_epoch(tmp_path):
-    book = write(tmp_path, [make_run("stsb/bsc-learned", seed, 0.8, 0.8, temperature=0.1 * seed) for seed in (1, 2)])
-    assert learned_temperatures("stsb/bsc-learned", book, "minilm") == pytest.approx([0.1, 0.2])
-    assert "0.1000, 0.2000" in make_page(book)
 
 
 def test_the_best_recipe_is_chosen_on_dev_and_never_on_test(tmp_path):

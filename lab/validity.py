@@ -1,0 +1,54 @@
+"""Which records do not show what their recipe says, by the rules of validity.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from lab.settings import read_data, todays_name
+from pairtune import Run
+
+Wanted = dict[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """mark: stands at the scores. why: what is wrong with them. stages: what one stage has to have, any of these."""
+
+    mark: str
+    why: str
+    finished_before: str
+    encoders: tuple[str, ...]
+    stages: tuple[Wanted, ...]
+
+    def forbids(self, run: Run) -> bool:
+        """Whether a record is one of those."""
+        if run.encoder not in self.encoders or _time(run.finished) >= _time(self.finished_before):
+            return False
+        return any(_has(stage, wanted) for stage in run.recipe["stages"] for wanted in self.stages)
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """Those of validity.toml."""
+    return tuple(
+        Rule(**{**entry, "encoders": tuple(entry["encoders"]), "stages": tuple(entry["stages"])})
+        for entry in read_data("validity.toml")["rules"]
+    )
+
+
+def problem_of(run: Run) -> Rule | None:
+    """The first rule that forbids a record; None for a valid one."""
+    return next((rule for rule in rules() if rule.forbids(run)), None)
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _has(stage: Mapping[str, Any], wanted: Wanted) -> bool:
+    told = {f"{part}.{todays_name(part, name)}": value for part, table in stage.items() for name, value in table.items()}
+    return all(told.get(setting) in values for setting, values in wanted.items())
