@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import datetime
 import json
-import os
 import shutil
-import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from importlib.metadata import version
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pairtune import __version__
 from pairtune.data.datasets import load_task
 from pairtune.data.filling import fill_dev
 from pairtune.data.material import check_candidates, check_negatives, note_splits, training_dataset
@@ -24,27 +19,11 @@ from pairtune.data.splits import join_dev, rotate_dev
 from pairtune.errors import UserError
 from pairtune.progress import say
 from pairtune.runs.folder import RunFolder, ask_for, write_whole
-from pairtune.runs.recipe import Recipe, Stage
-from pairtune.runs.record import Epoch, Run, best_index, kept_run
+from pairtune.runs.recipe import Recipe, Select, Stage
+from pairtune.runs.record import Epoch, Run, Trained, best_index, is_unchanged, kept_run
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-VERSIONED = ("torch", "sentence-transformers", "transformers")
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What a stage leaves: its epochs, the place of the one that was kept, the seconds and pairs it took.
-
-    rows: how many pairs (or triplets) an epoch has.
-    """
-
-    epochs: list[Epoch]
-    kept: int
-    seconds: float
-    pairs: float
-    rows: int
 
 
 def run(
@@ -66,7 +45,7 @@ def run(
     """
     from pairtune.encoders.ignoring import give_tokenizer, ignoring
     from pairtune.encoders.loading import load_encoder
-    from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, write_evidence
+    from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, write_evidence
 
     task = task or load_task(recipe.task)
     folder, asked = RunFolder(out), ask_for(recipe, seed, task.fingerprint(recipe.extra_splits))
@@ -78,18 +57,18 @@ def run(
     for note in task.notes:
         say(f"{task.name}: {note}")
     model = load_encoder(recipe.encoder, recipe.stages[0].train.max_seq_length)
-    tokenizer = ignoring(model.tokenizer, recipe.ignore) if recipe.ignore else model.tokenizer
+    original = model.tokenizer
+    tokenizer = ignoring(original, recipe.ignore) if recipe.ignore else original
     folder.begin(asked, overwrite=overwrite)  # not before all that can be refused has been
     say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
     before = folder.remember("before", lambda: evaluate_and_keep(model, task, kept_outcome(folder, "before")))
     if recipe.ignore:
         give_tokenizer(model, tokenizer)
-    trained = [
-        train_stage(model, task, recipe, number, seed, folder.stage(number), checkpoints=checkpoints)
-        for number in range(1, len(recipe.stages) + 1)
-    ]
+    trained = train_stages(model, task, recipe, seed, folder, before["dev"][task.metric], checkpoints=checkpoints)
+    if recipe.ignore and is_unchanged(trained):
+        give_tokenizer(model, original)
     after = evaluate_and_keep(model, task, kept_outcome(folder, "after"))
-    record = write_record(recipe, seed, task, folder, before, after, trained, device=str(model.device))
+    record = make_record(recipe, seed, task, folder, before, after, trained, device=str(model.device))
     if keep_model:
         write_model(model, folder, len(recipe.stages), record, task)
     write_evidence(folder, task, len(recipe.stages))
@@ -144,10 +123,35 @@ def train(
     return runs
 
 
+def train_stages(
+    model: SentenceTransformer, task: Task, recipe: Recipe, seed: int, folder: RunFolder, score: float, *, checkpoints: bool
+) -> list[Trained]:
+    """Train the model in place, stage by stage, each from what the one before left. score: on dev, of the encoder as it came."""
+    found: list[Trained] = []
+    for number in range(1, len(recipe.stages) + 1):
+        to_beat = score if recipe.select == "best" and recipe.keep_original else None
+        place = folder.stage(number)
+        found.append(train_stage(model, task, recipe, number, seed, place, to_beat=to_beat, checkpoints=checkpoints))
+        if found[-1].kept:
+            score = found[-1].epochs[found[-1].kept - 1].dev[task.metric]
+    return found
+
+
 def train_stage(
-    model: SentenceTransformer, task: Task, recipe: Recipe, number: int, seed: int, folder: Path, *, checkpoints: bool = True
+    model: SentenceTransformer,
+    task: Task,
+    recipe: Recipe,
+    number: int,
+    seed: int,
+    folder: Path,
+    *,
+    to_beat: float | None = None,
+    checkpoints: bool = True,
 ) -> Trained:
-    """Train the model in place, as one stage of the recipe says, and leave it at the epoch that was selected."""
+    """Train the model in place, as one stage of the recipe says, and leave it at the epoch that was selected.
+
+    to_beat: the score on dev of the model as it is now, which is kept if no epoch has a higher one; None: an epoch is kept.
+    """
     from pairtune.sbert.callbacks import Clock, Progress
     from pairtune.sbert.checkpoints import newest_usable_checkpoint
     from pairtune.sbert.trainer import make_trainer
@@ -157,7 +161,7 @@ def train_stage(
     if done.exists():
         restore(model, folder / "model")
         return Trained(**_read_trained(done))
-    stage = recipe.stages[number - 1]
+    stage, first = recipe.stages[number - 1], Beginning(model) if to_beat is not None else None
     model.max_seq_length = stage.train.max_seq_length or model.max_seq_length
     dataset = training_dataset(model, task, stage, seed)
     clock = Clock(pairs_per_epoch=len(dataset))
@@ -173,12 +177,40 @@ def train_stage(
     finally:
         progress.close()
     epochs = read_history(trainer.state.log_history, number)
-    kept = best_index([epoch.dev[task.metric] for epoch in epochs]) if recipe.select == "best" else len(epochs) - 1
+    kept = choose_epoch([epoch.dev[task.metric] for epoch in epochs], recipe.select, to_beat)
+    if first is not None and not kept:
+        say(f"{progress.title}: no epoch beat what it began with on dev ({task.metric} {to_beat:.4f}), which is kept")
+        first.restore(model)
     trained = Trained(epochs, kept, clock.seconds, clock.pairs, len(dataset))
     if checkpoints:
         save_whole(model, folder / "model")
         write_whole(done, json.dumps({**vars(trained), "epochs": [epoch.model_dump() for epoch in epochs]}))
     return trained
+
+
+class Beginning:
+    """What a stage begins with, to go back to: the weights, and how much of a text is read."""
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        self.length = model.max_seq_length
+        self.weights = {name: tensor.to("cpu", copy=True) for name, tensor in model.state_dict().items()}
+
+    def restore(self, model: SentenceTransformer) -> None:
+        """Make the model what it was."""
+        model.max_seq_length = self.length
+        model.load_state_dict(self.weights)
+
+
+def choose_epoch(dev_scores: Sequence[float], select: Select, to_beat: float | None) -> int:
+    """The number of the epoch to keep, from 1; 0 where the best must have a higher score than `to_beat` and has not.
+
+    >>> choose_epoch([0.7, 0.8], "best", None), choose_epoch([0.7, 0.8], "best", 0.8), choose_epoch([0.7, 0.8], "last", None)
+    (2, 0, 2)
+    """
+    if select != "best":
+        return len(dev_scores)
+    best = best_index(dev_scores)
+    return best + 1 if to_beat is None or dev_scores[best] > to_beat else 0
 
 
 def read_history(log: list[dict[str, Any]], stage: int) -> list[Epoch]:
@@ -233,48 +265,12 @@ def explain_failure(problem: Exception, stage: Stage, folder: Path) -> None:
         ) from problem
 
 
-def write_record(
-    recipe: Recipe,
-    seed: int,
-    task: Task,
-    folder: RunFolder,
-    before: dict[str, dict[str, float]],
-    after: dict[str, dict[str, float]],
-    trained: Sequence[Trained],
-    device: str,
-) -> Run:
-    """All that a report needs to know of a finished run."""
-    epochs = [epoch for stage in trained for epoch in stage.epochs]
-    seconds = sum(stage.seconds for stage in trained)
-    return Run(
-        name=recipe.name,
-        task=task.name,
-        encoder=recipe.encoder,
-        seed=seed,
-        metric=task.metric,
-        recipe=recipe.model_dump(mode="json"),
-        before=before,
-        after=after,
-        epochs=epochs,
-        best_epoch=trained[-1].epochs[trained[-1].kept].epoch,
-        pairs={"train": trained[-1].rows, "dev": len(task.dev), "test": len(task.test)},
-        notes=list(task.notes),
-        seconds=seconds,
-        pairs_per_second=sum(stage.pairs for stage in trained) / seconds if seconds else 0.0,
-        device=describe_device(device),
-        versions={"pairtune": __version__, **{name: version(name) for name in VERSIONED}},
-        commit=current_commit(),
-        finished=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        model=os.fspath(folder.model),
-    )
-
-
 def write_model(model: SentenceTransformer, folder: RunFolder, stages: int, record: Run, task: Task) -> None:
     """Put the model where users look for it, with a card that says how it came to be."""
     from pairtune.sbert.card import write_card
 
     saved = folder.stage(stages) / "model"
-    if saved.exists():  # with the card that the host wrote when it was trained
+    if saved.exists() and not record.unchanged:  # with the card that the host wrote when it was trained
         copy_whole(saved, folder.model)
     else:
         save_whole(model, folder.model)
@@ -288,20 +284,3 @@ def copy_whole(source: Path, target: Path) -> None:
     shutil.copytree(source, aside)
     shutil.rmtree(target, ignore_errors=True)
     aside.rename(target)
-
-
-def describe_device(device: str) -> str:
-    """The accelerator's name, or how many cores the CPU has."""
-    import torch
-
-    return torch.cuda.get_device_name() if device.startswith("cuda") else f"{device}, {os.cpu_count()} cores"
-
-
-def current_commit() -> str | None:
-    """The commit of pairtune's own checkout, where it runs from one."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError:
-        return None
-    return result.stdout.strip() if result.returncode == 0 else None

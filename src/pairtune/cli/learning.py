@@ -152,6 +152,7 @@ def print_runs(runs: list[Run], folder: Path, as_json: bool) -> None:
     """Before and after for every seed, their mean, and where the model is; the page that shows more is written here."""
     from pairtune.report.page import write_reports
     from pairtune.report.summary import summarize, table_of_runs
+    from pairtune.runs.record import kept_run
 
     page = write_reports(folder, [run.seed for run in runs])
     if as_json:
@@ -161,3 +162,5 @@ def print_runs(runs: list[Run], folder: Path, as_json: bool) -> None:
     if (tested := runs[0].pairs["test"]) < FEW:
         print(f"test has {tested} pairs only: before you believe a difference, look at its interval in the report")
     print(f"model: {folder / 'model'}\nreport: {page}")
+    if advice := runs[kept_run(runs)].advise():
+        print(advice)

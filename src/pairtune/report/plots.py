@@ -74,12 +74,11 @@ def plot_dev(shown: Sequence[Shown]) -> go.Figure:
         _add_line(figure, points, one.label, place, mode="lines+markers")
         if run.recipe.get("select") == "average":
             continue  # no epoch has the weights that were kept
-        last = run.epochs[-1].stage
-        kept = next(at for at, epoch in enumerate(run.epochs, 1) if (epoch.stage, epoch.epoch) == (last, run.best_epoch))
+        kept = run.kept_place
         ring = {"size": 15, "symbol": "circle-open", "color": line_style(place)["color"], "line": {"width": 2.5}}
         figure.add_scatter(
             x=[kept],
-            y=[run.epochs[kept - 1].dev[run.metric]],
+            y=[run.epochs[kept - 1].dev[run.metric] if kept else start],
             mode="markers",
             marker=ring,
             name="kept",

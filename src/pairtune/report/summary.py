@@ -121,5 +121,6 @@ def summarize(runs: Sequence[Run]) -> dict[str, Any]:
         "test": after,
         "dev": dev,
         "dev_mean": mean_and_spread(dev)[0] if held_out else None,
+        "kept": runs[kept].describe_kept(),
         "model": runs[kept].model,
     }

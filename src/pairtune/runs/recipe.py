@@ -176,6 +176,10 @@ class Recipe(Settings):
     select: Select = Field(
         "best", description="of each stage keep the best epoch on dev, the last, or the mean of the weights after each"
     )
+    keep_original: bool = Field(
+        True,
+        description="with `select = best`: keep the encoder as it came (in a later stage, the stage before) if no epoch beats it",
+    )
     dev: Literal["given", "rotating", "joined"] = Field(
         "given", description="`rotating` holds out another tenth of train and dev for each seed; `joined` trains on dev as well"
     )

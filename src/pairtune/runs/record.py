@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,30 @@ class Epoch(BaseModel):
     temperature: float | None = None
 
 
+@dataclass(frozen=True)
+class Trained:
+    """What a stage leaves: its epochs, the number of the one that was kept, the seconds and pairs it took.
+
+    kept: 0 where no epoch beat what the stage began with. rows: how many pairs (or triplets) an epoch has.
+    """
+
+    epochs: list[Epoch]
+    kept: int
+    seconds: float
+    pairs: float
+    rows: int
+
+
+def is_unchanged(trained: Sequence[Trained]) -> bool:
+    """Whether the model is the encoder as it came: no epoch of any stage beat it."""
+    return not any(stage.kept for stage in trained)
+
+
 class Run(BaseModel):
     """One finished training: what was asked, what came out, and on what it ran.
 
-    before, after: scores per split of the encoder as it came and as it was saved. model: the folder's path.
+    before, after: scores per split of the encoder as it came and as it was saved. kept_epochs: of each stage, 0 where none of
+    its epochs beat what it began with; best_epoch: that of the last stage. model: the folder's path.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -47,6 +68,7 @@ class Run(BaseModel):
     after: dict[str, Scores]
     epochs: list[Epoch]
     best_epoch: int
+    kept_epochs: list[int] = []
     pairs: dict[str, int]
     notes: list[str] = []
     seconds: float
@@ -66,9 +88,36 @@ class Run(BaseModel):
         """The main metric on dev, by which seeds are chosen."""
         return self.after["dev"][self.metric]
 
+    @property
+    def unchanged(self) -> bool:
+        """Whether the model is the encoder as it came, because no epoch beat it on dev."""
+        return bool(self.kept_epochs) and not any(self.kept_epochs)
+
+    @property
+    def kept_place(self) -> int:
+        """The place among all epochs, from 1, of the one whose weights were kept; 0: the encoder as it came."""
+        stages = [epoch.stage for epoch in self.epochs]
+        kept = self.kept_epochs or [0] * (len(set(stages)) - 1) + [self.best_epoch]
+        places = [stages.index(stage) + epoch for stage, epoch in zip(sorted(set(stages)), kept, strict=True) if epoch]
+        return places[-1] if places else 0
+
+    def advise(self) -> str | None:
+        """What to say, and to try, where training did not help; None where it did."""
+        if not self.unchanged:
+            return None
+        before, best = self.before["dev"][self.metric], max(epoch.dev[self.metric] for epoch in self.epochs)
+        return (
+            f"no epoch beat the encoder as it came on dev ({self.metric} {before:.3f} against {best:.3f}): it is kept unchanged. "
+            f"Try a lower train.learning_rate, more pairs, another loss.kind, or look at the pairs: are their labels right?"
+        )
+
     def describe_kept(self) -> str:
         """Which weights of the last stage were kept, in words."""
         count = sum(epoch.stage == self.epochs[-1].stage for epoch in self.epochs)
+        if self.unchanged:
+            return "the encoder as it came, which no epoch beat on dev"
+        if self.best_epoch == 0:
+            return "what the stage before left, which no epoch of the last stage beat on dev"
         if self.recipe.get("select") == "average":
             return f"the mean of the weights after each of {count} epochs"
         return f"epoch {self.best_epoch} of {count}, the {'last' if self.recipe.get('select') == 'last' else 'best on dev'}"

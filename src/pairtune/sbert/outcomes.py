@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import datetime
+import os
 import shlex
+import subprocess
 import sys
+from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pairtune import __version__
 from pairtune.data.pairs import PairSet, Task
 from pairtune.metrics import distinct_queries
 from pairtune.runs.evidence import EVIDENCE, MOST_ITEMS, Evidence, Judged, Outcome, shorten
 from pairtune.runs.folder import RunFolder, write_whole
+from pairtune.runs.recipe import Recipe
+from pairtune.runs.record import Run, Trained
 from pairtune.sbert.evaluator import Hits, evaluate_task
 from pairtune.sbert.watch import read_watched
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+VERSIONED = ("torch", "sentence-transformers", "transformers")
 
 
 def evaluate_and_keep(model: SentenceTransformer, task: Task, path: Path) -> dict[str, dict[str, float]]:
@@ -109,3 +119,57 @@ def describe_command(arguments: list[str]) -> str:
 
 def _rounded(values: np.ndarray) -> list[float]:
     return np.round(values.astype(float), 5).tolist()
+
+
+def make_record(
+    recipe: Recipe,
+    seed: int,
+    task: Task,
+    folder: RunFolder,
+    before: dict[str, dict[str, float]],
+    after: dict[str, dict[str, float]],
+    trained: Sequence[Trained],
+    device: str,
+) -> Run:
+    """All that a report needs to know of a finished run."""
+    epochs = [epoch for stage in trained for epoch in stage.epochs]
+    seconds = sum(stage.seconds for stage in trained)
+    return Run(
+        name=recipe.name,
+        task=task.name,
+        encoder=recipe.encoder,
+        seed=seed,
+        metric=task.metric,
+        recipe=recipe.model_dump(mode="json"),
+        before=before,
+        after=after,
+        epochs=epochs,
+        best_epoch=trained[-1].kept,
+        kept_epochs=[stage.kept for stage in trained],
+        pairs={"train": trained[-1].rows, "dev": len(task.dev), "test": len(task.test)},
+        notes=list(task.notes),
+        seconds=seconds,
+        pairs_per_second=sum(stage.pairs for stage in trained) / seconds if seconds else 0.0,
+        device=describe_device(device),
+        versions={"pairtune": __version__, **{name: version(name) for name in VERSIONED}},
+        commit=current_commit(),
+        finished=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        model=os.fspath(folder.model),
+    )
+
+
+def describe_device(device: str) -> str:
+    """The accelerator's name, or how many cores the CPU has."""
+    import torch
+
+    return torch.cuda.get_device_name() if device.startswith("cuda") else f"{device}, {os.cpu_count()} cores"
+
+
+def current_commit() -> str | None:
+    """The commit of pairtune's own checkout, where it runs from one."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return result.stdout.strip() if result.returncode == 0 else None
