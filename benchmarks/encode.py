@@ -23,7 +23,7 @@ from pairtune.data.datasets import load_task, task_status
 from pairtune.encoders.embedding import encode
 from pairtune.encoders.loading import load_encoder
 from pairtune.encoders.openvino import quicken
-from pairtune.fast.attention import first_position, packed_attention
+from pairtune.fast.architectures import first_position, packed_attention
 from pairtune.fast.packing import Tokens, pack
 
 HOST = "sentence-transformers, float32"

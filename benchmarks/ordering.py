@@ -290,7 +290,7 @@ def time_training(count, encode, name, device):
     from transformers import PrinterCallback
 
     from pairtune.data.datasets import load_task
-    from pairtune.fast.attention import first_position, lengths_to_capture
+    from pairtune.fast.architectures import first_position, lengths_to_capture
     from pairtune.fast.packing import PackingCollator
     from pairtune.sbert.losses import BatchSoftmaxLoss
     from pairtune.sbert.trainer import PairTrainer

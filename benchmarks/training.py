@@ -24,7 +24,7 @@ from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
 from pairtune.data.datasets import load_task
 from pairtune.encoders.loading import load_encoder
-from pairtune.fast.attention import first_position, lengths_to_capture
+from pairtune.fast.architectures import first_position, lengths_to_capture
 from pairtune.fast.packing import PackingCollator
 from pairtune.progress import say
 from pairtune.sbert.hard_batches import HardBatches

@@ -7,8 +7,8 @@ import shutil
 import pytest
 import torch
 
-from pairtune.fast.attention import first_position, packed_attention
-from pairtune.fast.compiled import compiled_parts
+from pairtune.fast.architectures import ARCHITECTURES, first_position, packed_attention
+from pairtune.fast.compiled import compiled
 from pairtune.fast.packing import Tokens, pack
 
 TEXTS = ["how are you", "a", "the quick brown fox jumps over the lazy dog", "yes no", "What is it like?", "no"]
@@ -19,16 +19,13 @@ def test_compiled_layers_give_the_embeddings_and_gradients_of_the_others(tiny_mo
     model = tiny_model.eval()
     tokens = Tokens()
     found = []
-    for compiled in (False, True):
+    parts = ARCHITECTURES["bert"].parts_of(model[0].auto_model)
+    for faster in (False, True):
         for texts in (TEXTS, TEXTS[:4]):
             batch = pack(tokens, tokens.places(model, texts).reshape(2, -1), None, offset=first_position(model), longest=32)
             model.zero_grad()
-            with packed_attention(model, batch):
-                if compiled:
-                    with compiled_parts(model[0].auto_model):
-                        out = model(batch.features())["sentence_embedding"]
-                else:
-                    out = model(batch.features())["sentence_embedding"]
+            with packed_attention(model, batch), compiled(parts if faster else []):
+                out = model(batch.features())["sentence_embedding"]
             out[:, :10].sum().backward()
             found.append((out.detach(), model[0].auto_model.encoder.layer[0].output.dense.weight.grad.clone()))
     for one, other in zip(found[:2], found[2:], strict=True):

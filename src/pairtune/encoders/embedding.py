@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pairtune.errors import UserError
-from pairtune.fast.attention import why_padded
+from pairtune.fast.architectures import why_padded
 from pairtune.fast.packing import Tokens, shared_tokens
 from pairtune.precision import float32_products
 from pairtune.progress import track

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,6 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.data_collator import DEFAULT_LABEL_COLUMNS
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 from transformers.integrations.integration_utils import (
     INTEGRATION_TO_CALLBACK,
@@ -23,18 +22,16 @@ from transformers.training_args import ParallelMode
 
 from pairtune.data.pairs import Task
 from pairtune.errors import UserError
-from pairtune.fast.attention import first_position, inner_encoder, lengths_to_capture, packed_attention, why_padded
-from pairtune.fast.captured import CapturedSteps, Halves
-from pairtune.fast.compiled import LEAST_TOKENS, compiled_parts
-from pairtune.fast.packing import Packed, PackingCollator
-from pairtune.loss.large.paths import can_compile
+from pairtune.fast.architectures import first_position, lengths_to_capture, why_padded
+from pairtune.fast.packing import PackingCollator
+from pairtune.fast.step import FastStep
 from pairtune.progress import say
 from pairtune.runs.recipe import Select, Stage
 from pairtune.sbert.callbacks import Average, Blend, KeepBest, StopDropout
 from pairtune.sbert.checkpoints import Seal
 from pairtune.sbert.evaluator import PairEvaluator
 from pairtune.sbert.hard_batches import HardBatches
-from pairtune.sbert.losses import PairLoss, build_loss
+from pairtune.sbert.losses import build_loss
 from pairtune.sbert.optimizer import without_bias_correction
 from pairtune.sbert.raw import raw_embeddings
 from pairtune.sbert.temperature import temperature_callbacks
@@ -43,20 +40,21 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 LOG_STEPS = 10
-WORTH_COMPILING = 4000  # steps: compiling takes about 8 s, and spares 2.4 ms of a step of 1,024 pairs
 
 
 class PairTrainer(SentenceTransformerTrainer):
     """The host's trainer with AdamW's bias correction as a choice, and with a fast step for batches that are packed.
 
-    A batch of a `PackingCollator` is encoded without padding, in one pass or in parts; on a GPU, alone, the step is a captured
-    graph, but for one in parts.
-    Everything else, resuming, several processes, logging and evaluation, is the host's.
+    `FastStep` computes the batches of a `PackingCollator`. Everything else, resuming, several processes, logging and
+    evaluation, is the host's.
     """
 
     bias_correction = True
-    _steps: CapturedSteps | None = None
-    _halves: Halves | None = None
+
+    @cached_property
+    def fast(self) -> FastStep:
+        """What computes packed batches."""
+        return FastStep(self)
 
     def get_optimizer_cls_and_kwargs(  # type: ignore[override]  # a static method in transformers, the host overrides it so too
         self, args: Any, model: Any = None
@@ -67,20 +65,11 @@ class PairTrainer(SentenceTransformerTrainer):
 
     def training_step(self, model: torch.nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         """The host's, or a captured one."""
-        if "packed" not in inputs or inputs["packed"].parts or not self._can_capture():
+        if "packed" not in inputs or not self.fast.captures(inputs["packed"]):
             return super().training_step(model, inputs, num_items_in_batch)
         if not model.training:  # to say it to each of its modules takes longer than it should
             model.train()
-        loss: Any = self.loss
-        if self._steps is not None and not self._steps.current:
-            self._drop_steps()
-        if self._steps is None:
-            parameters = dict.fromkeys([*model.parameters(), *loss.parameters()])
-            dropout = next((module for module in model.modules() if isinstance(module, torch.nn.Dropout)), None)
-            self._halves = Halves(self.model[0]) if self.args.bf16 else None
-            self._steps = CapturedSteps(self._compute_packed, parameters, dropout, self._halves)
-            self.model.__dict__["zero_grad"] = self._steps.release
-        loss, embeddings = self._steps(inputs["packed"])
+        loss, embeddings = self.fast.run(inputs["packed"])
         self._show(embeddings)
         return loss
 
@@ -88,15 +77,14 @@ class PairTrainer(SentenceTransformerTrainer):
         """The host's, or that of a packed batch."""
         if "packed" not in inputs:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        loss, embeddings = self._compute_packed(inputs["packed"])
+        loss, embeddings = self.fast.compute(inputs["packed"])
         self._show(embeddings.detach())
         return (loss, {}) if return_outputs else loss
 
     def _clip_grad_norm(self, model: torch.nn.Module) -> Any:
         """The host's, or the same of the one buffer that a captured step keeps all gradients in."""
-        if self._steps is None or self._steps.off:
-            return super()._clip_grad_norm(model)
-        return self._steps.clip(self.args.max_grad_norm)
+        norm = self.fast.clip(self.args.max_grad_norm)
+        return super()._clip_grad_norm(model) if norm is None else norm
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """The host's, on embeddings before a final `Normalize`; captured steps, and the memory they hold, end with it."""
@@ -104,61 +92,10 @@ class PairTrainer(SentenceTransformerTrainer):
             with raw_embeddings(self.model):
                 return super().train(*args, **kwargs)
         finally:
-            self._drop_steps()
+            self.fast.close()
             for callback in self.callback_handler.callbacks:  # an exception may have kept them from it
                 if isinstance(callback, (HardBatches, StopDropout)):
                     callback.undo()
-
-    def _drop_steps(self) -> None:
-        self.model.__dict__.pop("zero_grad", None)
-        self._steps = self._halves = None
-
-    def _compute_packed(self, batch: Packed) -> tuple[Tensor, Tensor]:
-        """The loss and the embeddings, (columns, m, n)."""
-        if batch.parts:  # what a part leaves for its backward pass is computed again there, with the same dropout
-            rows = [checkpoint(self._encode_part, part.ids, part, use_reentrant=False) for part in batch.parts]
-            distinct = torch.cat(rows)
-        else:
-            distinct = self._encode_row(batch)
-        embeddings = distinct.index_select(0, batch.index.reshape(-1)).view(*batch.index.shape, -1)
-        loss: Any = self.loss
-        more = {"ids": tuple(batch.number)} if isinstance(loss, PairLoss) else {}
-        found = loss.compute_loss_from_embeddings(list(embeddings), batch.label, **more)
-        return found, embeddings
-
-    def _encode_part(self, ids: Tensor, part: Packed) -> Tensor:
-        """The embeddings of a part's own texts. ids: the part's, from which torch sees whose random numbers to keep."""
-        return self._encode_row(part)[: part.index.numel()]
-
-    def _encode_row(self, batch: Packed) -> Tensor:
-        """The embeddings of the texts in a row, (texts, n)."""
-        large = (
-            batch.ids.is_cuda and batch.ids.shape[1] >= LEAST_TOKENS and self.state.max_steps >= WORTH_COMPILING and can_compile()
-        )
-        with packed_attention(self.model, batch), compiled_parts(inner_encoder(self.model)) if large else nullcontext():
-            return self._encode(batch.features())
-
-    def _encode(self, features: dict[str, Tensor]) -> Tensor:
-        """The embeddings by the host's modules, the first of them in bf16 where that is how steps are captured."""
-        if self._halves is None:
-            return self.model_wrapped(features)["sentence_embedding"]
-        first, *rest = self.model.children()
-        with self._halves.instead():
-            features = first(features)
-        features["token_embeddings"] = features["token_embeddings"].float()
-        for module in rest:
-            features = module(features)
-        return features["sentence_embedding"]
-
-    def _can_capture(self) -> bool:
-        """One process on a GPU, with a loss that never waits for it."""
-        alone = self.args.parallel_mode == ParallelMode.NOT_PARALLEL and self.args.device.type == "cuda"
-        return (
-            alone
-            and not self.args.fp16
-            and self.args.gradient_accumulation_steps == 1
-            and not getattr(self.loss, "needs_ids", False)
-        )
 
     def _show(self, embeddings: Tensor) -> None:
         """The embeddings of the step, column by column, to whoever keeps them for the next epoch's order."""
