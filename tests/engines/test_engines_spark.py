@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_engines import awkward, awkward_texts, ids, neighbor_lists, old_characters, shuffle_slowly  # noqa: F401
 
 from pairtune.engines import prepare, shuffle
 from pairtune.errors import UserError
 from pairtune.ordering.shingles import find_words
+from shuffles import awkward_texts, ids, neighbor_lists, old_characters, shuffle_slowly
 
 PAIRTUNE = "import sys; from pairtune.engines import shuffle; shuffle(sys.argv[1], sys.argv[2], column='q', engine='spark', "
 
@@ -56,7 +56,7 @@ def both(spark, tmp_path):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("t", [1, 2])
-def test_words_give_the_same_order_on_both(both, awkward, t):  # noqa: F811
+def test_words_give_the_same_order_on_both(both, awkward, t):
     order = shuffle_slowly([find_words(text) for text in awkward_texts()], 8, t, 7)[0]
     assert both(awkward, column="question", shingle=t, seed=7) == order
 
@@ -78,7 +78,7 @@ def test_clusters_neighbors_and_chance_give_the_same_order_on_both(both, tmp_pat
 
 
 @pytest.mark.spark
-def test_a_prepared_file_and_row_numbers_alone_give_the_same_on_both(both, awkward, tmp_path):  # noqa: F811
+def test_a_prepared_file_and_row_numbers_alone_give_the_same_on_both(both, awkward, tmp_path):
     prepare(str(awkward), str(tmp_path / "words.parquet"), column="question")
     order = shuffle_slowly([find_words(text) for text in awkward_texts()], 8, 1, 2)[0]
     assert both(awkward, prepared=str(tmp_path / "words.parquet"), seed=2) == order
@@ -106,7 +106,7 @@ def test_many_parts_follow_each_other_in_order(both, tmp_path, monkeypatch):
 
 
 @pytest.mark.spark
-def test_addresses_with_a_scheme_are_read_and_written_by_spark(spark, awkward, tmp_path):  # noqa: F811
+def test_addresses_with_a_scheme_are_read_and_written_by_spark(spark, awkward, tmp_path):
     source, target = f"{awkward.as_uri()}/*.parquet", (tmp_path / "out").as_uri()
     shuffle(source, target, column="question", engine="spark", seed=3)
     texts = awkward_texts()[:100] + awkward_texts()[101:]  # the pattern leaves out the folder between the two

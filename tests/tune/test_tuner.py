@@ -12,14 +12,15 @@ from pathlib import Path
 
 import optuna
 import pytest
-from searches import TRAININGS, small_search
 
+import searches
 from pairtune.errors import UserError
 from pairtune.runs.recipe import read_recipe
 from pairtune.runs.record import read_records
 from pairtune.tune.ledger import Ledger
+from searches import TRAININGS, small_search
 
-PROGRAM = Path(__file__).parent / "searches.py"
+PROGRAM = searches.__file__
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def whole(tmp_path_factory, tiny_encoder):
 
 def start_search(encoder, out, *options):
     root = Path(__file__).parents[2]
-    path = os.pathsep.join(map(str, (root / "src", root / "tests", root / "tests" / "tune")))
+    path = os.pathsep.join(map(str, (root / "src", root / "tests")))
     command = [sys.executable, PROGRAM, encoder, out, *options]
     return subprocess.Popen(list(map(str, command)), env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE, text=True)
 
