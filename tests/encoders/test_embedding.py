@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from pairtune.encoders import embedding as blocks
 from pairtune.encoders import openvino as quick
 from pairtune.encoders.embedding import can_cut, cut_features, embed, encode, quick_products
-from pairtune.encoders.index import fingerprint_model
+from pairtune.encoders.fingerprint import fingerprint_model
 from pairtune.encoders.openvino import quicken
 from pairtune.errors import UserError
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import faiss
 import numpy as np
 
 from pairtune.encoders.embedding import encode
+from pairtune.encoders.fingerprint import fingerprint_model, fingerprint_texts
 from pairtune.progress import say
 
 if TYPE_CHECKING:
@@ -44,35 +46,36 @@ class Index:
 def open_index(model: SentenceTransformer, texts: Sequence[str], beside: Path) -> Index:
     """The index kept in `<corpus>.index/`, if it was made by this model from these texts; else a new one, kept there."""
     folder = beside.with_name(f"{beside.name}.index")
-    index_file, key_file = folder / "vectors.faiss", folder / "key.json"
     key = {"texts": fingerprint_texts(texts), "model": fingerprint_model(model)}
-    try:
-        if json.loads(key_file.read_text()) == key:
-            return Index(tuple(dict.fromkeys(texts)), faiss.read_index(str(index_file)))
-    except (OSError, ValueError, RuntimeError):
-        pass  # not there yet, or damaged: it is built again either way
+    kept = read_index(folder, key, tuple(dict.fromkeys(texts)))
+    if kept is not None:
+        return kept
     index = Index.build(model, texts)
     try:
-        folder.mkdir(exist_ok=True)
-        key_file.unlink(missing_ok=True)  # the key is written last: an index without one is not trusted
-        faiss.write_index(index.faiss, str(index_file))
-        key_file.write_text(json.dumps(key))
+        write_index(folder, key, index)
     except (OSError, RuntimeError) as problem:
         say(f"the index could not be kept in {folder} ({problem}): it will be built again next time")
     return index
 
 
-def fingerprint_texts(texts: Sequence[str]) -> str:
-    """Changes when any text changes."""
-    digest = hashlib.sha256()
-    for text in texts:
-        digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
-    return digest.hexdigest()
+def read_index(folder: Path, key: dict[str, str], texts: tuple[str, ...]) -> Index | None:
+    """The index of these distinct texts; None where there is none, or it has another key, or is not as it was written."""
+    try:
+        sealed = json.loads((folder / "key.json").read_text())
+        stored = (folder / "vectors.faiss").read_bytes()
+        if sealed != {**key, "sha256": hashlib.sha256(stored).hexdigest()}:
+            return None
+        return Index(texts, faiss.deserialize_index(np.frombuffer(stored, np.uint8)))
+    except (OSError, ValueError, RuntimeError):
+        return None
 
 
-def fingerprint_model(model: SentenceTransformer) -> str:
-    """Changes when the model would encode differently: its weights and how much of a text it reads."""
-    digest = hashlib.sha256(f"{model.max_seq_length}".encode())
-    for name, values in sorted(model.state_dict().items()):
-        digest.update(name.encode() + np.ascontiguousarray(values.float().cpu().numpy()).tobytes())
-    return digest.hexdigest()
+def write_index(folder: Path, key: dict[str, str], index: Index) -> None:
+    """Two files, each whole. The key has the hash of the vectors: those of another process that writes here do not fit to it."""
+    folder.mkdir(exist_ok=True)
+    stored = faiss.serialize_index(index.faiss).tobytes()
+    sealed = json.dumps({**key, "sha256": hashlib.sha256(stored).hexdigest()})
+    for name, content in (("vectors.faiss", stored), ("key.json", sealed.encode())):
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{name}.", suffix=".part", delete=False) as aside:
+            aside.write(content)
+        Path(aside.name).replace(folder / name)
