@@ -1,4 +1,4 @@
-"""The command line of the lab: reproduce, tables."""
+"""The command line of the lab: reproduce, tables, evidence."""
 
 from __future__ import annotations
 
@@ -95,6 +95,15 @@ def tables(
         for name, encoder in product(chosen, encoders_in(book)):  # side by side they are too wide for a terminal
             for grid in grids_of(name, book, preset, [encoder]):
                 screen.print(grid.for_terminal())
+
+
+@app.command()
+def evidence(results: Results = RESULTS) -> None:
+    """Print lab/evidence.md: losses, orders and settings compared, from the records alone."""
+    from lab.book import Book
+    from lab.evidence import make_evidence
+
+    print(make_evidence(Book(results)), end="")
 
 
 def main() -> NoReturn:
