@@ -8,13 +8,10 @@ from hypothesis import strategies as st
 
 from pairtune.errors import UserError
 from pairtune.ordering import Side, order_pairs
-from pairtune.ordering import examples as examples_module
-from pairtune.ordering import nearest as knn_module
-from pairtune.ordering import nearest_gpu as device_module
-from pairtune.ordering.examples import gather_groups
+from pairtune.ordering.examples import gather_groups, order_by_examples
 from pairtune.ordering.hashing import shuffle_rows
 from pairtune.ordering.nearest import drop_self, find_nearest, normalize, search_approximately, search_exactly
-from pairtune.ordering.nearest_gpu import CoarseSearch, compare_with_all, multiply_halves, normalize_rows, search_device
+from pairtune.ordering.nearest_gpu import CoarseSearch, multiply_halves, normalize_rows, search_device
 from pairtune.runs.recipe import OrderSettings
 
 
@@ -95,25 +92,20 @@ def test_distinct_texts_stand_for_their_pairs_as_brute_force_over_pairs_says(
     side = Side.of([str(t) for t in text], [str(t) for t in rng.integers(0, 12, len(text))])
     side = side.encoded(rng.normal(size=(len(side.texts), 5)), own)
     choice = OrderSettings(by="examples", group=group, neighbors=neighbors, skip_nearest=skip, margin=margin, drop_identical=drop)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(examples_module, "FIRST", first)
-        order = order_pairs(side, choice, seed)
+    order = order_by_examples(side, choice, seed, first=first)
     rows, sizes = by_brute_force(side, own, choice, shuffle_rows(len(text), seed).tolist())
     assert order.rows.tolist() == rows
     assert order.sizes().tolist() == sizes
 
 
 @pytest.mark.parametrize(("ahead", "first"), [(1, 32), (7, 5), (1000, 1)])
-def test_groups_do_not_depend_on_how_much_is_searched_and_read_at_a_time(ahead, first, monkeypatch):
-    monkeypatch.setitem(examples_module.AHEAD, "cpu", ahead)
-    monkeypatch.setattr(examples_module, "MOST", ahead)
-    monkeypatch.setattr(examples_module, "FIRST", first)
+def test_groups_do_not_depend_on_how_much_is_searched_and_read_at_a_time(ahead, first):
     rng = np.random.default_rng(3)
     own = rng.uniform(-0.5, 1, 130).astype(np.float32)
     side = Side.of([str(t) for t in rng.integers(0, 100, 130)])
     side = side.encoded(rng.normal(size=(len(side.texts), 5)), own)
     choice = OrderSettings(by="examples", group=40, neighbors=60, margin=0.3)
-    order = order_pairs(side, choice, 1)
+    order = order_by_examples(side, choice, 1, ahead=ahead, first=first)
     rows, sizes = by_brute_force(side, own, choice, shuffle_rows(130, 1).tolist())
     assert (order.rows.tolist(), order.sizes().tolist()) == (rows, sizes)
 
@@ -169,19 +161,24 @@ def sorted_neighbors(vectors, count):
     return ids, np.take_along_axis(similarity, ids, axis=1)
 
 
-@pytest.mark.parametrize("search", ["faiss", "coarse", "fine", "all"])
-def test_neighbors_are_those_of_a_full_sort(search, monkeypatch):
-    monkeypatch.setattr(knn_module, "BLOCK", 37)
-    monkeypatch.setattr(device_module, "ROWS", 37)
-    monkeypatch.setattr(device_module, "FEW", 1 if search == "fine" else 100)
-    monkeypatch.setattr(device_module, "MANY", 1 if search == "coarse" else 1000)
-    vectors = normalize(np.random.default_rng(4).normal(size=(130, 12)))
-    found = search_exactly(vectors, 60) if search == "faiss" else search_device(3 * vectors, 60, "cpu")
-    ids, similarities = found(np.arange(130))
-    expected, values = sorted_neighbors(vectors, 60)
+VECTORS = normalize(np.random.default_rng(4).normal(size=(130, 12)))
+EVERY_ROW = np.arange(130)
+
+
+def test_neighbors_by_faiss_are_those_of_a_full_sort():
+    ids, similarities = search_exactly(VECTORS, 60, block=37)(EVERY_ROW)
+    expected, values = sorted_neighbors(VECTORS, 60)
     assert ids.tolist() == expected.tolist()
     assert np.allclose(similarities, values, atol=1e-6)
-    again, none = search_device(vectors, 60, "cpu", similar=False)(np.arange(130))
+
+
+@pytest.mark.parametrize("limits", [{"coarse_from": 1}, {"fine_from": 1}, {"fine_from": 100}], ids=["coarse", "fine", "all"])
+def test_neighbors_by_torch_are_those_of_a_full_sort(limits):
+    ids, similarities = search_device(3 * VECTORS, 60, "cpu", block=37, **limits)(EVERY_ROW)
+    expected, values = sorted_neighbors(VECTORS, 60)
+    assert ids.tolist() == expected.tolist()
+    assert np.allclose(similarities, values, atol=1e-6)
+    again, none = search_device(VECTORS, 60, "cpu", similar=False, block=37, **limits)(EVERY_ROW)
     assert again.tolist() == expected.tolist() and none.shape == (130, 0)
 
 
@@ -198,9 +195,7 @@ def test_a_device_finds_exact_neighbors_however_close_the_vectors_are(size, coun
     rng = np.random.default_rng(size * count)
     centres = rng.normal(size=(3, width))
     vectors = normalize(centres[rng.integers(0, 3, size)] + spread * rng.normal(size=(size, width)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(device_module, "MANY", many)
-        ids, similarities = search_device(vectors, count, "cpu")(np.arange(len(vectors)))
+    ids, similarities = search_device(vectors, count, "cpu", coarse_from=many)(np.arange(len(vectors)))
     _, expected = sorted_neighbors(vectors, ids.shape[1])
     found = np.take_along_axis(cosines(vectors), ids.astype(np.int64), axis=1)
     assert np.abs(found - expected).max() < 1e-6  # equal up to ties in float32
@@ -208,25 +203,19 @@ def test_a_device_finds_exact_neighbors_however_close_the_vectors_are(size, coun
     assert all(row not in near and len(set(near)) == len(near) for row, near in enumerate(ids.tolist()))
 
 
-def test_rows_that_the_bound_on_coarse_scores_leaves_unsure_are_compared_with_all(monkeypatch):
+def test_rows_that_the_bound_on_coarse_scores_leaves_unsure_are_compared_with_all():
     rng = np.random.default_rng(8)
     vectors = normalize(0.3 * rng.normal(size=(600, 64)) + rng.normal(size=64))
     search = CoarseSearch(normalize_rows(torch.from_numpy(vectors)), 10, 12)
     coarse = multiply_halves(search.left, search.right)[:, :600].numpy()
     assert 0 < np.abs(coarse - cosines(vectors)).max() < search.error < 2**-13
-    asked = []
-
-    def note(everything, rows, count):
-        asked.extend(rows.tolist())
-        return compare_with_all(everything, rows, count)
-
-    monkeypatch.setattr(device_module, "compare_with_all", note)
-    ids, _ = search.find(torch.arange(100, 500))
+    rows = torch.arange(100, 500)
+    (ids, _), (_, _, unsure) = search.find(rows), search.look(rows)
     _, values = sorted_neighbors(vectors, 12)
     gap = (values[:, 9] - values[:, 11])[100:500]  # what is left out lies below the 12th
     surely, possibly = (set(np.flatnonzero(gap < share * search.error) + 100) for share in (0.9, 1.1))
     assert 0 < len(surely) < 100
-    assert surely <= set(asked) <= possibly
+    assert surely <= set(rows[unsure].tolist()) <= possibly
     found = np.take_along_axis(cosines(vectors)[100:500], ids.numpy(), axis=1)
     assert np.abs(found - values[100:500, :10]).max() < 1e-6
 
@@ -240,10 +229,9 @@ def test_a_text_is_never_its_own_neighbor_even_among_equal_vectors():
     assert dropped.tolist() == [[5, 7]]
 
 
-def test_approximate_search_says_the_recall_that_it_has(monkeypatch, capsys):
-    monkeypatch.setattr(knn_module, "PROBES", 20)
+def test_approximate_search_says_the_recall_that_it_has(capsys):
     vectors = normalize(np.random.default_rng(5).normal(size=(3000, 16)))
-    ids, _ = find_nearest(vectors, 10, exact_below=1000)(np.arange(len(vectors)))
+    ids, _ = search_approximately(vectors, 10, probes=20)(np.arange(len(vectors)))
     exact, _ = find_nearest(vectors, 10)(np.arange(len(vectors)))
     recall = np.mean([len(np.intersect1d(*pair)) / 10 for pair in zip(ids, exact, strict=True)])
     said = capsys.readouterr().err
@@ -252,14 +240,12 @@ def test_approximate_search_says_the_recall_that_it_has(monkeypatch, capsys):
     assert 0.5 < recall < 1
 
 
-def test_approximate_search_that_runs_dry_leaves_pairs_alone_rather_than_astray(monkeypatch):
-    monkeypatch.setattr(knn_module, "PROBES", 1)
+def test_approximate_search_that_runs_dry_leaves_pairs_alone_rather_than_astray():
     vectors = normalize(np.random.default_rng(6).normal(size=(300, 8)))
-    ids, _ = search_approximately(vectors, 40)(np.arange(len(vectors)))
-    assert (ids == -1).any()
-    monkeypatch.setattr(knn_module, "EXACT_BELOW", 10)
-    monkeypatch.setattr(knn_module.find_nearest, "__defaults__", ("cpu", 10))
-    order = order_pairs(Side.of([str(i) for i in range(300)]).encoded(vectors), OrderSettings(by="examples"), 1)
+    search = search_approximately(vectors, 40, probes=1)
+    assert (search(np.arange(len(vectors)))[0] == -1).any()
+    side = Side.of([str(i) for i in range(300)]).encoded(vectors)
+    order = order_by_examples(side, OrderSettings(by="examples", neighbors=40), 1, search=search)
     assert sorted(order.rows.tolist()) == list(range(300))
 
 
@@ -285,3 +271,11 @@ def test_vectors_that_lie_on_the_device_give_the_order_of_those_that_do_not():
     vectors[7, 3] = torch.nan
     with pytest.raises(UserError, match="the vector of pair 7"):
         side.encoded(vectors, device="cuda")
+
+
+def test_many_vectors_are_searched_approximately(capsys):
+    vectors = np.random.default_rng(5).normal(size=(300, 8))
+    find_nearest(vectors, 10, exact_below=301)
+    assert "approximate" not in capsys.readouterr().err
+    find_nearest(vectors, 10, exact_below=300)
+    assert "neighbors of 300 texts: approximate" in capsys.readouterr().err

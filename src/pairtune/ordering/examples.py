@@ -10,6 +10,7 @@ import numpy as np
 
 from pairtune.ordering.hashing import shuffle_rows
 from pairtune.ordering.nearest import Candidates, find_candidates
+from pairtune.ordering.nearest_gpu import Search
 from pairtune.ordering.order import Order, Side
 from pairtune.progress import track
 from pairtune.runs.recipe import OrderSettings
@@ -19,15 +20,26 @@ AHEAD = {"cpu": 256, "gpu": 1024}  # pairs whose neighbors are searched at a tim
 MOST = 4096  # and at most
 
 
-def order_by_examples(side: Side, settings: OrderSettings, seed: int) -> Order:
+def order_by_examples(
+    side: Side,
+    settings: OrderSettings,
+    seed: int,
+    *,
+    search: Search | None = None,
+    ahead: int | None = None,
+    first: int = FIRST,
+) -> Order:
     """Algorithm 1: in random order, each unused pair takes the `group` - 1 nearest unused of its `neighbors` nearest.
 
     The result is reversed, so that the last pairs, which found all their neighbors used, come first and alone: easy
     batches before hard ones. Neighbors are searched among distinct texts and stand for all pairs that have them.
+
+    The result does not depend on ahead, how many pairs are searched at a time, nor on first, how many of a pair's neighbors
+    are read at once. search: another search than that of `find_nearest`.
     """
-    reach = Reach(side, find_candidates(side, settings, settings.neighbors), settings.neighbors)
+    reach = Reach(side, find_candidates(side, settings, settings.neighbors, search), settings.neighbors, first)
     keys = (side.text.tolist(), side.other.tolist()) if settings.drop_identical else ()
-    return gather_groups(reach, shuffle_rows(len(side), seed), settings.group, keys, pairs_ahead(side, settings.group))
+    return gather_groups(reach, shuffle_rows(len(side), seed), settings.group, keys, ahead or pairs_ahead(side, settings.group))
 
 
 def pairs_ahead(side: Side, group: int) -> int:
@@ -107,13 +119,13 @@ class Reach:
     A text that stands once is written as its pair, text t that stands more often as -2 - t, until someone reads that far.
     """
 
-    def __init__(self, side: Side, find: Callable[[np.ndarray], Candidates], count: int) -> None:
-        self.find, self.count = find, count
+    def __init__(self, side: Side, find: Callable[[np.ndarray], Candidates], count: int, first: int = FIRST) -> None:
+        self.find, self.count, self.first = find, count, first
         by_text = np.argsort(side.text, kind="stable")
         times = np.bincount(side.text)
-        first = np.cumsum(times) - times
-        self.written = np.append(np.where(times == 1, by_text[first], -2 - np.arange(len(times))), -1)  # what -1 reads: none
-        self.pairs_of = {text: by_text[first[text] :][: times[text]].tolist() for text in np.flatnonzero(times > 1).tolist()}
+        begin = np.cumsum(times) - times
+        self.written = np.append(np.where(times == 1, by_text[begin], -2 - np.arange(len(times))), -1)  # what -1 reads: none
+        self.pairs_of = {text: by_text[begin[text] :][: times[text]].tolist() for text in np.flatnonzero(times > 1).tolist()}
 
     def __call__(self, pairs: np.ndarray, used: np.ndarray) -> Near:
         """Search for what is near these pairs."""
@@ -132,7 +144,7 @@ class Near:
 
     def __init__(self, reach: Reach, pairs: list[int], found: Candidates, used: np.ndarray) -> None:
         self.reach, self.pairs, self.texts, self.used = reach, pairs, found.texts, used  # texts: (b, c)
-        first = reach.written[found.texts[:, :FIRST]]
+        first = reach.written[found.texts[:, : reach.first]]
         self.first, self.skipped = first.tolist(), found.start.tolist()
         self.several = (first < -1).any(axis=1).tolist()  # a text among them stands more than once
 
@@ -161,9 +173,10 @@ class Near:
 
     def _far(self, place: int, end: int) -> Iterator[int]:
         """The neighbors after the first, which nobody looks at before all those are used."""
-        begin, far = self.skipped[place], self.reach.written[self.texts[place, FIRST : max(FIRST, end)]]
+        begin, first = self.skipped[place], self.reach.first
+        far = self.reach.written[self.texts[place, first : max(first, end)]]
         free = np.flatnonzero((far < -1) | (self.used[far] == 0))  # few: who reads that far comes late
-        for column, written in zip((FIRST + free).tolist(), far[free].tolist(), strict=True):
+        for column, written in zip((first + free).tolist(), far[free].tolist(), strict=True):
             if column >= end:
                 return
             if written >= 0:

@@ -54,17 +54,17 @@ def find_nearest(
     return search(normalize(to_array(vectors)), count)
 
 
-def search_exactly(vectors: np.ndarray, count: int) -> Search:
-    """Each vector against all, with faiss."""
+def search_exactly(vectors: np.ndarray, count: int, *, block: int = BLOCK) -> Search:
+    """Each vector against all, with faiss; block: vectors at a time."""
     import faiss
 
     index = faiss.IndexFlatIP(vectors.shape[1])
     index.add(vectors)
-    return _search_index(index, vectors, count)
+    return _search_index(index, vectors, count, block)
 
 
-def search_approximately(vectors: np.ndarray, count: int) -> Search:
-    """Each vector against the nearest PROBES of 4√D lists, with faiss; the recall is measured on a sample and said.
+def search_approximately(vectors: np.ndarray, count: int, *, probes: int = PROBES) -> Search:
+    """Each vector against the nearest `probes` of 4√D lists, with faiss; the recall is measured on a sample and said.
 
     IVF, not HNSW: a graph depends on the order in which threads reach it, and every run must give the same neighbors.
     """
@@ -73,7 +73,7 @@ def search_approximately(vectors: np.ndarray, count: int) -> Search:
     lists = round(4 * len(vectors) ** 0.5)
     index = faiss.IndexIVFFlat(faiss.IndexFlatIP(vectors.shape[1]), vectors.shape[1], lists, faiss.METRIC_INNER_PRODUCT)
     index.cp.min_points_per_centroid, index.cp.max_points_per_centroid = 1, POINTS_PER_LIST
-    index.nprobe = min(PROBES, lists)
+    index.nprobe = min(probes, lists)
     index.train(vectors)
     index.add(vectors)
     recall = measure_recall(index, vectors, count + 1)
@@ -81,7 +81,7 @@ def search_approximately(vectors: np.ndarray, count: int) -> Search:
         f"neighbors of {len(vectors):,} texts: approximate, {index.nprobe} of {lists:,} lists searched, which finds "
         f"{recall:.1%} of the {count} nearest (measured on {min(SAMPLE, len(vectors))} texts)"
     )
-    return _search_index(index, vectors, count)
+    return _search_index(index, vectors, count, BLOCK)
 
 
 def measure_recall(index: object, vectors: np.ndarray, count: int) -> float:
@@ -94,12 +94,12 @@ def measure_recall(index: object, vectors: np.ndarray, count: int) -> float:
     return sum(len(np.intersect1d(*pair)) for pair in zip(true, found, strict=True)) / true.size
 
 
-def _search_index(index: object, vectors: np.ndarray, count: int) -> Search:
+def _search_index(index: object, vectors: np.ndarray, count: int, block: int) -> Search:
     def find(rows: np.ndarray) -> Found:
         similarities, ids = index.search(vectors[rows], count + 1)  # type: ignore[attr-defined]
         return drop_self(rows, ids.astype(np.int32), similarities)
 
-    return Search(find, BLOCK)
+    return Search(find, block)
 
 
 def drop_self(rows: np.ndarray, ids: np.ndarray, similarities: np.ndarray) -> Found:
@@ -125,13 +125,16 @@ class Candidates:
     start: np.ndarray
 
 
-def find_candidates(side: Side, settings: OrderSettings, count: int) -> Callable[[np.ndarray], Candidates]:
+def find_candidates(
+    side: Side, settings: OrderSettings, count: int, search: Search | None = None
+) -> Callable[[np.ndarray], Candidates]:
     """A function from (b,) pairs to the `count` nearest texts of each, and where each begins to read them.
 
     drop_identical leaves out the text itself; skip_nearest = p > 0 the text itself and the p nearest others;
     margin all those j with cos(i, j) > cos(left_i, right_i) + margin, the text itself (cosine 1) among them.
+    search: another search of the side's vectors than that of `find_nearest`.
     """
-    search = find_nearest(require_vectors(side), count, side.device, similar=settings.margin is not None)
+    search = search or find_nearest(require_vectors(side), count, side.device, similar=settings.margin is not None)
     skipped = settings.skip_nearest + 1 if settings.skip_nearest else int(settings.drop_identical)
 
     def find(pairs: np.ndarray) -> Candidates:

@@ -41,21 +41,33 @@ class Search:
         return np.concatenate(ids), np.concatenate(similarities)
 
 
-def search_device(vectors: np.ndarray | Tensor, count: int, device: str, *, similar: bool = True) -> Search:
+def search_device(
+    vectors: np.ndarray | Tensor,
+    count: int,
+    device: str,
+    *,
+    similar: bool = True,
+    coarse_from: int = MANY,
+    fine_from: int = FEW,
+    block: int = ROWS,
+) -> Search:
     """For each of the (D, n) vectors the `count` < D nearest others by cosine; without `similar`, (b, 0) similarities.
 
     Exact: what coarse scores leave out is proved to be farther away, row by row, by the bound on their error; rows
     where that does not succeed are compared with all vectors in float64.
+
+    From `coarse_from` vectors on by coarse scores; from `fine_from` times the candidates on by float32 products; below, all
+    are compared. block: rows at a time, or fewer.
     """
     import torch
 
     everything = normalize_rows(torch.as_tensor(vectors).to(device, torch.float32))
     kept = count + max(SPARE, count // 16)
-    step = rows_at_a_time(len(vectors), device)
+    step = min(block, rows_at_a_time(len(vectors), device))
     search: FineSearch | CoarseSearch | None = None
-    if len(vectors) >= MANY:
+    if len(vectors) >= coarse_from:
         search, step = CoarseSearch(everything, count, kept), min(step, max(1, AGAIN // (kept * everything.shape[1])))
-    elif len(vectors) > FEW * kept:
+    elif len(vectors) > fine_from * kept:
         search = FineSearch(everything, count)
 
     def find(rows: np.ndarray) -> Found:
@@ -161,6 +173,13 @@ class CoarseSearch:
 
     def find(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """(b, count) ids and float32 cosines of (b,) rows, nearest first."""
+        ids, best, unsure = self.look(rows)
+        if len(unsure):
+            ids[unsure], best[unsure] = compare_with_all(self.everything, rows[unsure], self.count)
+        return ids, best
+
+    def look(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """As `find`, and the places of the rows for which the bound does not prove it."""
         import torch
 
         scores = multiply_halves(self.left[rows], self.right)  # (b, pieces · piece)
@@ -169,10 +188,7 @@ class CoarseSearch:
         near = self.everything[candidates].mul_(self.everything[rows, None]).sum(dim=2)  # (b, kept)
         best, places = near.topk(self.count)
         ids = candidates.gather(1, places)
-        unsure = torch.nonzero(best[:, -1] < cutoff + self.error)[:, 0]
-        if len(unsure):
-            ids[unsure], best[unsure] = compare_with_all(self.everything, rows[unsure], self.count)
-        return ids, best
+        return ids, best, torch.nonzero(best[:, -1] < cutoff + self.error)[:, 0]
 
 
 def multiply_halves(left: Tensor, right: Tensor) -> Tensor:
