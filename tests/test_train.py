@@ -38,7 +38,7 @@ def test_a_run_leaves_a_plain_model_a_card_and_a_record(tmp_path, tiny_encoder, 
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert "## Trained with pairtune" in card and "chernyavskiy" in card.lower()
     settings = tomllib.loads(card.partition("```toml\n")[2].partition("```")[0])
-    assert settings["stages"]["0"]["loss"]["kind"] == "combo" and settings["stages"]["0"]["train"]["fast"] is True
+    assert settings["loss"]["kind"] == "combo" and settings["train"]["fast"] is True
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 

@@ -18,7 +18,7 @@ from pairtune.data.pairs import Task
 from pairtune.data.splits import join_dev, rotate_dev
 from pairtune.errors import UserError
 from pairtune.progress import say
-from pairtune.runs.folder import RunFolder, ask_for, write_whole
+from pairtune.runs.folder import RunFolder, ask_for, whole_folder, write_whole
 from pairtune.runs.recipe import Recipe, Select, Stage
 from pairtune.runs.record import Epoch, Run, Trained, best_index, is_unchanged, kept_run
 
@@ -230,12 +230,9 @@ def read_history(log: list[dict[str, Any]], stage: int) -> list[Epoch]:
 
 
 def save_whole(model: SentenceTransformer, folder: Path) -> None:
-    """Save aside, then rename: a folder under this name is complete."""
-    aside = folder.with_name(f"{folder.name}.part")
-    shutil.rmtree(aside, ignore_errors=True)
-    model.save_pretrained(str(aside))
-    shutil.rmtree(folder, ignore_errors=True)
-    aside.rename(folder)
+    """Save a model: its folder is complete, or not there."""
+    with whole_folder(folder) as aside:
+        model.save_pretrained(str(aside))
 
 
 def restore(model: SentenceTransformer, folder: Path) -> None:
@@ -278,9 +275,6 @@ def write_model(model: SentenceTransformer, folder: RunFolder, stages: int, reco
 
 
 def copy_whole(source: Path, target: Path) -> None:
-    """Copy aside, then rename: a process that dies in between leaves the source, and no half target."""
-    aside = target.with_name(f"{target.name}.part")
-    shutil.rmtree(aside, ignore_errors=True)
-    shutil.copytree(source, aside)
-    shutil.rmtree(target, ignore_errors=True)
-    aside.rename(target)
+    """Copy a folder: a process that dies in between leaves the source, and no half target."""
+    with whole_folder(target) as aside:
+        shutil.copytree(source, aside)

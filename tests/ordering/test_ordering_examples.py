@@ -10,8 +10,8 @@ from pairtune.errors import UserError
 from pairtune.ordering import Side, order_pairs
 from pairtune.ordering.examples import gather_groups, order_by_examples
 from pairtune.ordering.hashing import shuffle_rows
-from pairtune.ordering.nearest import drop_self, find_nearest, normalize, search_approximately, search_exactly
-from pairtune.ordering.nearest_gpu import CoarseSearch, multiply_halves, normalize_rows, search_device
+from pairtune.ordering.nearest import drop_self, find_nearest, search_approximately, search_exactly, unit_rows
+from pairtune.ordering.nearest_gpu import CoarseSearch, multiply_halves, search_device
 from pairtune.runs.recipe import OrderSettings
 
 
@@ -161,7 +161,7 @@ def sorted_neighbors(vectors, count):
     return ids, np.take_along_axis(similarity, ids, axis=1)
 
 
-VECTORS = normalize(np.random.default_rng(4).normal(size=(130, 12)))
+VECTORS = unit_rows(np.random.default_rng(4).normal(size=(130, 12)))
 EVERY_ROW = np.arange(130)
 
 
@@ -194,7 +194,7 @@ def test_a_device_finds_exact_neighbors_however_close_the_vectors_are(size, coun
     """The nearer together, the less the coarse scores can tell apart, and the more rows are compared with all."""
     rng = np.random.default_rng(size * count)
     centres = rng.normal(size=(3, width))
-    vectors = normalize(centres[rng.integers(0, 3, size)] + spread * rng.normal(size=(size, width)))
+    vectors = unit_rows(centres[rng.integers(0, 3, size)] + spread * rng.normal(size=(size, width)))
     ids, similarities = search_device(vectors, count, "cpu", coarse_from=many)(np.arange(len(vectors)))
     _, expected = sorted_neighbors(vectors, ids.shape[1])
     found = np.take_along_axis(cosines(vectors), ids.astype(np.int64), axis=1)
@@ -205,8 +205,8 @@ def test_a_device_finds_exact_neighbors_however_close_the_vectors_are(size, coun
 
 def test_rows_that_the_bound_on_coarse_scores_leaves_unsure_are_compared_with_all():
     rng = np.random.default_rng(8)
-    vectors = normalize(0.3 * rng.normal(size=(600, 64)) + rng.normal(size=64))
-    search = CoarseSearch(normalize_rows(torch.from_numpy(vectors)), 10, 12)
+    vectors = unit_rows(0.3 * rng.normal(size=(600, 64)) + rng.normal(size=64))
+    search = CoarseSearch(torch.nn.functional.normalize(torch.from_numpy(vectors)), 10, 12)
     coarse = multiply_halves(search.left, search.right)[:, :600].numpy()
     assert 0 < np.abs(coarse - cosines(vectors)).max() < search.error < 2**-13
     rows = torch.arange(100, 500)
@@ -230,7 +230,7 @@ def test_a_text_is_never_its_own_neighbor_even_among_equal_vectors():
 
 
 def test_approximate_search_says_the_recall_that_it_has(capsys):
-    vectors = normalize(np.random.default_rng(5).normal(size=(3000, 16)))
+    vectors = unit_rows(np.random.default_rng(5).normal(size=(3000, 16)))
     ids, _ = search_approximately(vectors, 10, probes=20)(np.arange(len(vectors)))
     exact, _ = find_nearest(vectors, 10)(np.arange(len(vectors)))
     recall = np.mean([len(np.intersect1d(*pair)) / 10 for pair in zip(ids, exact, strict=True)])
@@ -241,7 +241,7 @@ def test_approximate_search_says_the_recall_that_it_has(capsys):
 
 
 def test_approximate_search_that_runs_dry_leaves_pairs_alone_rather_than_astray():
-    vectors = normalize(np.random.default_rng(6).normal(size=(300, 8)))
+    vectors = unit_rows(np.random.default_rng(6).normal(size=(300, 8)))
     search = search_approximately(vectors, 40, probes=1)
     assert (search(np.arange(len(vectors)))[0] == -1).any()
     side = Side.of([str(i) for i in range(300)]).encoded(vectors)
@@ -253,7 +253,7 @@ def test_approximate_search_that_runs_dry_leaves_pairs_alone_rather_than_astray(
 def test_neighbors_on_cuda_are_those_of_faiss():
     if not torch.cuda.is_available():
         pytest.skip("needs an NVIDIA GPU")
-    vectors = normalize(np.random.default_rng(7).normal(size=(5000, 64)))
+    vectors = unit_rows(np.random.default_rng(7).normal(size=(5000, 64)))
     exact, _ = find_nearest(vectors, 100)(np.arange(len(vectors)))
     ids, _ = find_nearest(vectors, 100, device="cuda")(np.arange(len(vectors)))
     assert (ids == exact).mean() > 0.999  # sums are rounded differently: near ties may change places

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pairtune.cli.common import JsonFlag, app, print_scores
 from pairtune.errors import UserError
-
-if TYPE_CHECKING:
-    pass
 
 
 @app.command()

@@ -10,6 +10,9 @@ from rich.table import Table
 from pairtune.data.datasets import load_task
 from pairtune.encoders.index import Index
 from pairtune.encoders.loading import load_encoder
+from pairtune.runs.evidence import shorten
+
+WIDEST = 60  # characters of a call
 
 QUERIES = (
     "ask for a password without showing it",
@@ -27,10 +30,5 @@ def show_searches(model: Path, screen: Console, top: int = 3) -> None:
         table = Table("before", "after", title=f"“{query}”", title_justify="left")
         found = [indexes[name].search(encoder, query, top) for name, encoder in encoders.items()]
         for before, after in zip(*found, strict=True):
-            table.add_row(*(f"{score:.2f}  {shorten(text)}" for score, text in (before, after)))
+            table.add_row(*(f"{score:.2f}  {shorten(text, WIDEST)}" for score, text in (before, after)))
         screen.print(table)
-
-
-def shorten(call: str, width: int = 60) -> str:
-    """A call on one line, its arguments cut where there are many."""
-    return call if len(call) <= width else f"{call[: width - 1]}…"

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pairtune.cli.common import app
-
-if TYPE_CHECKING:
-    pass
 
 
 @app.command()

@@ -9,6 +9,7 @@ import numpy as np
 
 from pairtune.data.pairs import PairSet
 from pairtune.errors import UserError
+from pairtune.ordering.nearest import unit_rows
 
 SKIPPED = 100  # the nearest may be positives that nobody labelled
 BLOCK = 256  # anchors whose similarities are held at once
@@ -103,15 +104,10 @@ def _places(texts: Sequence[str], places: Iterable[int]) -> dict[str, list[int]]
 
 def _nearest_first(left: np.ndarray, corpus: np.ndarray) -> Iterator[np.ndarray]:
     """For each left vector, the columns of the corpus by falling cosine; ties keep the order of the corpus."""
-    corpus = _unit(corpus)
+    corpus = unit_rows(corpus)
     for start in range(0, len(left), BLOCK):
-        similarity = _unit(left[start : start + BLOCK]) @ corpus.T  # (b, C)
+        similarity = unit_rows(left[start : start + BLOCK]) @ corpus.T  # (b, C)
         yield from np.argsort(-similarity, axis=1, kind="stable")
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(lengths > 0, lengths, 1)
 
 
 def _too_few(count: int, skip: int) -> UserError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -12,6 +11,7 @@ import numpy as np
 from pairtune.encoders.embedding import encode
 from pairtune.encoders.loading import find_encoder, load_encoder
 from pairtune.errors import UserError
+from pairtune.runs.folder import whole_folder
 
 Runtime = Literal["onnx", "openvino"]
 
@@ -46,22 +46,18 @@ def export_model(name: str, out: Path, runtime: Runtime) -> float:
     from sentence_transformers import SentenceTransformer
 
     expected = encode(load_encoder(name, device="cpu"), SAMPLES)
-    aside = out.with_name(f"{out.name}.part")
-    shutil.rmtree(aside, ignore_errors=True)
     try:
-        SentenceTransformer(find_encoder(name), backend=runtime, device="cpu").save_pretrained(str(aside))
-        found = encode(SentenceTransformer(str(aside), backend=runtime, device="cpu"), SAMPLES)
-        lowest = float(np.einsum("ij,ij->i", expected, found).min())
-        if not lowest >= LOWEST_COSINE:
-            raise UserError(
-                f"the exported model encodes differently (lowest cosine {lowest:.4f}, not {LOWEST_COSINE}) and was not kept: "
-                f"try another version of {' or '.join(PACKAGES[runtime])}"
-            )
-        aside.rename(out)
+        with whole_folder(out) as aside:
+            SentenceTransformer(find_encoder(name), backend=runtime, device="cpu").save_pretrained(str(aside))
+            found = encode(SentenceTransformer(str(aside), backend=runtime, device="cpu"), SAMPLES)
+            lowest = float(np.einsum("ij,ij->i", expected, found).min())
+            if not lowest >= LOWEST_COSINE:
+                raise UserError(
+                    f"the exported model encodes differently (lowest cosine {lowest:.4f}, not {LOWEST_COSINE}) and was not kept: "
+                    f"try another version of {' or '.join(PACKAGES[runtime])}"
+                )
     except ImportError as problem:
         raise UserError(f"the packages for {runtime} do not go together ({problem}): {INSTALL[runtime]}") from problem
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     return lowest
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pairtune.engines.job import By, make_stamp, memory_bytes
 from pairtune.engines.parquet import Source
 from pairtune.errors import UserError
+from pairtune.ordering.nearest import unit_rows
 from pairtune.progress import say, track
 
 if TYPE_CHECKING:
@@ -113,8 +114,7 @@ def _batches(source: Source, column: str) -> Iterator[np.ndarray]:
         for batch in pq.ParquetFile(file).iter_batches(BATCH, columns=[column]):
             vectors = _matrix(batch.column(0), f"column {column!r} of {source.name}", first, width)
             first, width = first + len(vectors), vectors.shape[1]
-            norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-            yield vectors / np.where(norms > 0, norms, 1)
+            yield unit_rows(vectors)
 
 
 def _matrix(values: pa.Array, where: str, first: int, width: int | None) -> np.ndarray:

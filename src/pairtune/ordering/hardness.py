@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pairtune.errors import UserError
-from pairtune.ordering.nearest import normalize
+from pairtune.ordering.nearest import unit_rows
 from pairtune.ordering.order import Order, count_cut_groups, cut_batches
 
 FALSE_NEGATIVE_MARGIN = 0.05  # cosine; a negative that beats the positive by less may well be a hard one
@@ -65,7 +65,7 @@ def inspect_batches(
     """
     if not len(left) == len(right) == len(order):
         raise UserError(f"an order of {len(order)} pairs, but {len(left)} left and {len(right)} right vectors: give one per pair")
-    left, right = normalize(left), normalize(right)
+    left, right = unit_rows(left), unit_rows(right)
     anchor = np.ones(len(order), bool) if positive is None else np.asarray(positive, bool)
     parts = [_look_at_batch(rows, left, right, left_text, right_text, anchor, margin) for rows in cut_batches(order, batch)]
     total = np.sum(parts, axis=0) if parts else np.zeros(len(FIGURES))

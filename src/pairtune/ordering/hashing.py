@@ -6,7 +6,6 @@ import hashlib
 
 import numpy as np
 
-from pairtune.ordering.md5 import hash_numbered
 from pairtune.ordering.order import Order, Side
 from pairtune.runs.recipe import OrderSettings
 
@@ -22,7 +21,10 @@ def hash_text(text: str) -> int:
 
 def rank_rows(count: int, seed: int) -> np.ndarray:
     """(count,) int64: the random number of each row, its only one."""
-    return hash_numbered(f"{seed}|".encode(), count)  # hash_text(f"{seed}|{row}") of each
+    digests = bytearray()
+    for row in range(count):
+        digests += hashlib.md5(b"%d|%d" % (seed, row), usedforsecurity=False).digest()  # hash_text(f"{seed}|{row}") of each
+    return (np.frombuffer(digests, ">u8")[::2] >> 4).astype(np.int64)  # the first 60 bits of 128
 
 
 def epoch_seed(seed: int, epoch: int) -> int:

@@ -24,7 +24,7 @@ POINTS_PER_LIST = 64  # enough to place a list, and a quarter of the time of fai
 SAMPLE = 200  # queries that the recall of an approximate search is measured on
 
 
-def normalize(vectors: np.ndarray) -> np.ndarray:
+def unit_rows(vectors: np.ndarray) -> np.ndarray:
     """(D, n) float32 rows of length 1; a row of zeros stays as it is, at cosine 0 from all."""
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.ascontiguousarray(vectors / np.where(length == 0, 1, length), dtype=np.float32)
@@ -51,7 +51,7 @@ def find_nearest(
     if device != "cpu":
         return search_device(vectors, count, device, similar=similar)
     search = search_exactly if len(vectors) < exact_below else search_approximately
-    return search(normalize(to_array(vectors)), count)
+    return search(unit_rows(to_array(vectors)), count)
 
 
 def search_exactly(vectors: np.ndarray, count: int, *, block: int = BLOCK) -> Search:

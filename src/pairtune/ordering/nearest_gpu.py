@@ -61,7 +61,7 @@ def search_device(
     """
     import torch
 
-    everything = normalize_rows(torch.as_tensor(vectors).to(device, torch.float32))
+    everything = torch.nn.functional.normalize(torch.as_tensor(vectors).to(device, torch.float32))
     kept = count + max(SPARE, count // 16)
     step = min(block, rows_at_a_time(len(vectors), device))
     search: FineSearch | CoarseSearch | None = None
@@ -86,12 +86,6 @@ def rows_at_a_time(count: int, device: str) -> int:
         return ROWS
     free = torch.cuda.mem_get_info(device)[0] // 16 if torch.device(device).type == "cuda" else SCORES
     return max(1, min(ROWS, min(SCORES, free) // count))
-
-
-def normalize_rows(vectors: Tensor) -> Tensor:
-    """(D, n) rows of length 1; a row of zeros stays as it is."""
-    length = vectors.norm(dim=1, keepdim=True)
-    return vectors / length.masked_fill(length == 0, 1)
 
 
 def compare_with_all(everything: Tensor, rows: Tensor, count: int) -> tuple[Tensor, Tensor]:

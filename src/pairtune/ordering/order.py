@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pairtune.errors import UserError
+from pairtune.runs.evidence import shorten
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,7 +81,7 @@ class Side:
             finite = np.isfinite(to_array(vectors)).all(axis=1)
             row = int(np.flatnonzero(~finite[self.text])[0])
             raise UserError(
-                f"the vector of pair {row} ({_shorten(self.texts[self.text[row]])}) has NaN or infinite values, as do "
+                f"the vector of pair {row} ({shorten(str(self.texts[self.text[row]]), 60)!r}) has NaN or infinite values, as do "
                 f"{np.count_nonzero(~finite) - 1} others of {len(finite)}: the encoder has diverged; lower the learning rate"
             )
         return replace(self, vectors=vectors, own=own, device=device)
@@ -101,10 +102,6 @@ def number_texts(texts: Sequence[Any]) -> tuple[list[Any], np.ndarray]:
     numbers: dict[Hashable, int] = {}
     rows = np.fromiter((numbers.setdefault(text, len(numbers)) for text in texts), np.int64, len(texts))
     return list(numbers), rows
-
-
-def _shorten(text: str | None) -> str:
-    return repr(text if text is None or len(text) <= 60 else text[:57] + "...")
 
 
 def cut_batches(order: Order, size: int, drop_last: bool = False) -> Iterator[np.ndarray]:

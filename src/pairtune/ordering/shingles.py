@@ -8,7 +8,7 @@ import numpy as np
 import regex
 
 from pairtune.ordering.hashing import hash_text, rank_rows
-from pairtune.ordering.nearest import Candidates, find_candidates, normalize, require_vectors
+from pairtune.ordering.nearest import Candidates, find_candidates, require_vectors, unit_rows
 from pairtune.ordering.order import Order, Side, number_texts, to_array
 from pairtune.progress import track
 from pairtune.runs.recipe import OrderSettings
@@ -127,7 +127,7 @@ def find_clusters(vectors: np.ndarray, count: int, seed: int) -> np.ndarray:
     """(D,) int64: the cluster of each of the (D, n) vectors by spherical k-means, at most `count` of them."""
     import faiss
 
-    vectors = normalize(vectors)
+    vectors = unit_rows(vectors)
     if count <= 1:
         return np.zeros(len(vectors), np.int64)
     # min_points_per_centroid only guards against few points with a warning: small data is a choice here

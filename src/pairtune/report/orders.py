@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from pairtune.ordering.hardness import Inspection
+from pairtune.runs.evidence import shorten
 
 WIDEST = 90  # characters of a text in an example
 SHOWN = 2  # groups of each order
@@ -48,16 +49,10 @@ def describe_hardest(one: Inspection, left: Sequence[str], right: Sequence[str])
     lines = []
     for group in one.hardest[:SHOWN]:
         lines.append(f"group of {len(group.rows)}, mean cosine of its negatives {group.similarity:.3f}")
-        lines += [f"  {shorten(left[row])}  |  {shorten(right[row])}" for row in group.rows]
+        lines += [f"  {shorten(left[row], WIDEST)}  |  {shorten(right[row], WIDEST)}" for row in group.rows]
     return "\n".join(lines)
 
 
 def summarize_orders(found: Mapping[str, Inspection]) -> dict[str, Any]:
     """The figures of every order for programs, without the examples."""
     return {name: {key: value for key, value in asdict(one).items() if key != "hardest"} for name, one in found.items()}
-
-
-def shorten(text: str) -> str:
-    """At most so many characters, on one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…"

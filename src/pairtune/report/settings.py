@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pairtune.report.summary import Shown
-from pairtune.runs.record import Run
+from pairtune.runs.record import Run, dotted
 
 OWN = ("command", "training time", "finished", "model")  # every run has its own
 
@@ -36,7 +36,7 @@ class Settings:
 def describe_settings(shown: Sequence[Shown]) -> Settings:
     """The facts and the whole recipes of the runs, side by side."""
     facts = [dict(list_facts(one)) for one in shown]
-    recipes = [dict(flatten(one.run.recipe)) for one in shown]
+    recipes = [{name: show(value) for name, value in dotted(one.run.recipe)} for one in shown]
     return Settings(_lines(facts), _lines(recipes))
 
 
@@ -101,17 +101,9 @@ def describe_versions(run: Run) -> str:
     return f"{named}, commit {run.commit[:10]}" if run.commit else named
 
 
-def flatten(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Every setting of a recipe by its dotted name; a single stage is not numbered."""
-    for key, value in table.items():
-        if key == "stages":
-            for number, stage in enumerate(value, 1):
-                yield from flatten(stage, f"stage {number}: " if len(value) > 1 else "")
-        elif isinstance(value, dict):
-            yield from flatten(value, f"{prefix}{key}.")
-        else:
-            text = ", ".join(map(str, value)) if isinstance(value, list) and value else str(value)
-            yield f"{prefix}{key}", "–" if value is None else text
+def show(value: Any) -> str:
+    """The value of a setting."""
+    return "–" if value is None else ", ".join(map(str, value)) if isinstance(value, list) and value else str(value)
 
 
 def _lines(tables: Sequence[dict[str, str]]) -> list[Setting]:

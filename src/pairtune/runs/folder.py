@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,19 @@ def write_whole(path: Path, text: str) -> None:
     aside = path.with_name(f"{path.name}.part")
     aside.write_text(text, encoding="utf-8")
     aside.replace(path)
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A folder to write into, which takes this name when all is written: what is under the name is complete."""
+    aside = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        yield aside
+        shutil.rmtree(folder, ignore_errors=True)
+        aside.rename(folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _differences(found: Any, asked: Any, where: str = "") -> list[str]:

@@ -180,3 +180,19 @@ def kept_run(runs: Sequence[Run]) -> int:
 def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
     """The mean over seeds and the sample standard deviation, 0 for a single seed."""
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def dotted(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting of a recipe by its dotted name; a single stage is not numbered.
+
+    >>> dict(dotted({"ignore": [], "stages": [{"loss": {"kind": "bsc"}}]}))
+    {'ignore': [], 'loss.kind': 'bsc'}
+    """
+    for key, value in table.items():
+        if key == "stages":
+            for number, stage in enumerate(value, 1):
+                yield from dotted(stage, f"stages.{number}." if len(value) > 1 else "")
+        elif isinstance(value, dict):
+            yield from dotted(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

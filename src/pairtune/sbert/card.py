@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from pairtune.data.pairs import Task
-from pairtune.runs.record import Run
+from pairtune.runs.record import Run, dotted
 from pairtune.sbert.losses import CITATION
 
 HEADING = "## Trained with pairtune"
@@ -20,7 +20,9 @@ def write_card(path: Path, run: Run, task: Task) -> None:
 
 def describe_run(run: Run, task: Task) -> str:
     """The section as Markdown."""
-    recipe = "\n".join(flatten(run.recipe))
+    recipe = "\n".join(
+        f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in dotted(run.recipe) if value is not None
+    )
     citation = f"```bibtex\n{CITATION.strip()}\n{task.citation.strip()}\n```"
     license = f"Data: {task.name}, license: {task.license}." if task.license else f"Data: {task.name}."
     return f"""\
@@ -52,20 +54,3 @@ def score_table(run: Run) -> str:
         if name in run.before.get(split, {})
     ]
     return "\n".join(["| split | metric | before | after |", "| --- | --- | --- | --- |", *rows])
-
-
-def flatten(table: dict[str, object], prefix: str = "") -> list[str]:
-    r"""`key.path = value` lines of a nested table, as TOML has values; without what has none.
-
-    >>> flatten({"loss": {"kind": "bsc", "margin": None}, "stages": [{"fast": True}], "ignore": [r"x\d"]})
-    ['loss.kind = "bsc"', 'stages.0.fast = true', 'ignore = ["x\\\\d"]']
-    """
-    lines: list[str] = []
-    for key, value in table.items():
-        if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-            value = {str(place): item for place, item in enumerate(value)}
-        if isinstance(value, dict):
-            lines += flatten(value, f"{prefix}{key}.")
-        elif value is not None:
-            lines.append(f"{prefix}{key} = {json.dumps(value, ensure_ascii=False)}")
-    return lines

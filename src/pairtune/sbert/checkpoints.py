@@ -11,6 +11,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from pairtune.progress import say
+from pairtune.runs.folder import write_whole
 
 SEAL = "complete.json"
 
@@ -33,9 +34,7 @@ def seal_folder(folder: Path) -> None:
     """List every file of the folder with its hash, so that a half-written or damaged one is found out."""
     (folder / SEAL).unlink(missing_ok=True)
     digests = {path.relative_to(folder).as_posix(): _digest(path) for path in sorted(folder.rglob("*")) if path.is_file()}
-    aside = folder / f"{SEAL}.part"
-    aside.write_text(json.dumps(digests, indent=1))
-    aside.rename(folder / SEAL)
+    write_whole(folder / SEAL, json.dumps(digests, indent=1))
 
 
 def is_whole(folder: Path) -> bool:

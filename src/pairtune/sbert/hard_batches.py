@@ -14,7 +14,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from pairtune.encoders.processes import encode_texts, share_from_first
 from pairtune.errors import UserError
 from pairtune.ordering import ORDERINGS, Order, advise, check_controls, order_pairs
-from pairtune.ordering.nearest import normalize
+from pairtune.ordering.nearest import unit_rows
 from pairtune.ordering.order import describe_order
 from pairtune.progress import say
 from pairtune.runs.recipe import OrderSettings, explain
@@ -259,7 +259,7 @@ def encode_side(sampler: OrderedBatchSampler, model: SentenceTransformer, args: 
     place = 1 - sampler.place
     texts = list(dict.fromkeys(sampler.dataset[sampler.columns[place]]))
     others = encode_column(sampler, place, texts, model, args)
-    own = (normalize(vectors)[sampler.side.text] * normalize(others)[sampler.side.other]).sum(axis=1)
+    own = (unit_rows(vectors)[sampler.side.text] * unit_rows(others)[sampler.side.other]).sum(axis=1)
     return Encoded(torch.from_numpy(vectors), torch.from_numpy(own))
 
 

@@ -12,7 +12,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from pairtune.ordering import Order
 from pairtune.ordering.hardness import find_false_negatives, find_identical, inspect_batches
-from pairtune.ordering.nearest import normalize
+from pairtune.ordering.nearest import unit_rows
 from pairtune.ordering.order import number_texts
 from pairtune.runs.evidence import Hardness, Snapshot, Step, Watched, shorten
 from pairtune.runs.folder import write_whole
@@ -69,7 +69,7 @@ class Watch(TrainerCallback):
         sample = choose_batches(sampler.order_of_epoch(), sampler.batch_size)
         rows = sampler.dataset[sample.rows.tolist()]
         texts = [list(rows[column]) for column in sampler.columns[:2]]
-        vectors = [normalize(encode_column(sampler, place, texts[place], model, args)) for place in (0, 1)]
+        vectors = [unit_rows(encode_column(sampler, place, texts[place], model, args)) for place in (0, 1)]
         label = next((rows[name] for name in sampler.valid_label_columns or [] if name in rows), None)
         positive = np.ones(len(sample.rows), bool) if label is None else np.asarray(label) > self.positive_above
         order = Order(np.arange(len(sample.rows)), sample.groups)
