@@ -28,7 +28,7 @@ def wrong_task(small_task):
 
 def wrong_recipe(encoder, **tables):
     train = {"epochs": 2, "learning_rate": 1e-3, **tables.pop("train", {})}
-    return small_recipe(encoder, loss={"kind": "mse"}, train=train, **tables)
+    return small_recipe(encoder, **{"loss": {"kind": "mse"}, "train": train, "keep_original": True, **tables})
 
 
 @pytest.mark.parametrize("checkpoints", [True, False])
@@ -49,7 +49,7 @@ def test_where_no_epoch_beats_the_encoder_it_is_kept_as_it_came(tmp_path, tiny_e
 
 
 def test_an_epoch_that_beats_the_encoder_is_kept(tmp_path, tiny_encoder, small_task):
-    record = run(small_recipe(tiny_encoder), 1, out=tmp_path / "run", task=small_task)
+    record = run(small_recipe(tiny_encoder, keep_original=True), 1, out=tmp_path / "run", task=small_task)
     assert record.best_epoch > 0 and record.kept_epochs == [record.best_epoch] and record.advise() is None
     assert record.after["dev"]["Spearman"] > record.before["dev"]["Spearman"]
 
@@ -68,8 +68,8 @@ def test_a_stage_that_makes_it_worse_leaves_what_the_stage_before_left(tmp_path,
         "loss": {"kind": "mse"},
         "train": {"epochs": 2, "learning_rate": 0.05, "max_seq_length": 5},
     }  # the host's words are lost
-    alone = run(small_recipe(tiny_encoder, stages=[good]), 1, out=tmp_path / "alone", task=small_task)
-    both = run(small_recipe(tiny_encoder, stages=[good, bad]), 1, out=tmp_path / "both", task=small_task)
+    alone = run(small_recipe(tiny_encoder, keep_original=True, stages=[good]), 1, out=tmp_path / "alone", task=small_task)
+    both = run(small_recipe(tiny_encoder, keep_original=True, stages=[good, bad]), 1, out=tmp_path / "both", task=small_task)
     assert alone.best_epoch > 0 and both.kept_epochs == [alone.best_epoch, 0] and not both.unchanged
     assert_same_weights(tmp_path / "alone" / "model", tmp_path / "both" / "model")
     assert both.after == alone.after and SentenceTransformer(both.model, device="cpu").max_seq_length == 16

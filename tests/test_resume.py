@@ -31,7 +31,8 @@ def words(tmp_path_factory, tiny_encoder):
     rows = ({"q": left, "a": right, "y": float(y)} for left, right, y in zip(pairs.left, pairs.right, pairs.label, strict=True))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     recipe.write_text(
-        f'encoder = "{tiny_encoder}"\nignore = ["stone"]\n[loss]\nkind = "combo"\nlearn_temperature = true\n'
+        f'encoder = "{tiny_encoder}"\nignore = ["stone"]\nkeep_original = false\n'
+        '[loss]\nkind = "combo"\nlearn_temperature = true\n'
         "[train]\nepochs = 3\nbatch_size = 4\nlearning_rate = 1e-4\nmax_seq_length = 16\n"
     )
     return ["train", str(recipe), "--data", str(path), "--left", "q", "--right", "a", "--label", "y"]
@@ -68,6 +69,21 @@ def undisturbed(words, tmp_path_factory):
     out = tmp_path_factory.mktemp("undisturbed") / "run"
     finish(words, out)
     return out / "model"
+
+
+def test_a_run_that_another_process_writes_is_in_use_until_that_has_died(words, tmp_path, capfd):
+    out = tmp_path / "run"
+    process = start_and_hold(words, out, step=1)
+    for more in ([], ["--resume"], ["--overwrite"]):
+        said = refusal([*words, *more], out, capfd)
+        assert f"seed-1 is in use: process {process.pid} on " in said and "stop it, or give another --out" in said
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert "holds an unfinished run: --resume goes on with it" in refusal(words, out, capfd)
+
+
+def test_to_keep_a_run_and_to_lose_it_are_not_asked_at_once(words, tmp_path, capfd):
+    assert "give one of the two" in refusal([*words, "--resume", "--overwrite"], tmp_path / "run", capfd)
 
 
 @pytest.fixture(scope="module")

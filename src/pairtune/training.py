@@ -19,6 +19,7 @@ from pairtune.data.splits import join_dev, rotate_dev
 from pairtune.errors import UserError
 from pairtune.progress import say
 from pairtune.runs.folder import RunFolder, ask_for, whole_folder, write_whole
+from pairtune.runs.lock import check_free
 from pairtune.runs.recipe import Recipe, Select, Stage
 from pairtune.runs.record import Epoch, Run, Trained, best_index, is_unchanged, kept_run
 
@@ -49,6 +50,7 @@ def run(
 
     task = task or load_task(recipe.task)
     folder, asked = RunFolder(out), ask_for(recipe, seed, task.fingerprint(recipe.extra_splits))
+    check_free(out)
     folder.check(asked, resume=resume, overwrite=overwrite)
     if folder.finished and not overwrite:
         folder.drop_checkpoints()
@@ -59,20 +61,22 @@ def run(
     model = load_encoder(recipe.encoder, recipe.stages[0].train.max_seq_length)
     original = model.tokenizer
     tokenizer = ignoring(original, recipe.ignore) if recipe.ignore else original
-    folder.begin(asked, overwrite=overwrite)  # not before all that can be refused has been
-    say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
-    before = folder.remember("before", lambda: evaluate_and_keep(model, task, kept_outcome(folder, "before")))
-    if recipe.ignore:
-        give_tokenizer(model, tokenizer)
-    trained = train_stages(model, task, recipe, seed, folder, before["dev"][task.metric], checkpoints=checkpoints)
-    if recipe.ignore and is_unchanged(trained):
-        give_tokenizer(model, original)
-    after = evaluate_and_keep(model, task, kept_outcome(folder, "after"))
-    record = make_record(recipe, seed, task, folder, before, after, trained, device=str(model.device))
-    if keep_model:
-        write_model(model, folder, len(recipe.stages), record, task)
-    write_evidence(folder, task, len(recipe.stages))
-    folder.finish(record, results or out.parent / "results.jsonl")
+    with folder.hold():  # not before all that can be refused has been
+        folder.check(asked, resume=resume, overwrite=overwrite)  # another process may have been faster
+        folder.begin(asked, overwrite=overwrite)
+        say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
+        before = folder.remember("before", lambda: evaluate_and_keep(model, task, kept_outcome(folder, "before")))
+        if recipe.ignore:
+            give_tokenizer(model, tokenizer)
+        trained = train_stages(model, task, recipe, seed, folder, before["dev"][task.metric], checkpoints=checkpoints)
+        if recipe.ignore and is_unchanged(trained):
+            give_tokenizer(model, original)
+        after = evaluate_and_keep(model, task, kept_outcome(folder, "after"))
+        record = make_record(recipe, seed, task, folder, before, after, trained, device=str(model.device))
+        if keep_model:
+            write_model(model, folder, len(recipe.stages), record, task)
+        write_evidence(folder, task, len(recipe.stages))
+        folder.finish(record, results or out.parent / "results.jsonl")
     return record
 
 

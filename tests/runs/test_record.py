@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 
 import pytest
 
 from pairtune.data.pairs import PairSet, Task
 from pairtune.errors import UserError
 from pairtune.runs.folder import RunFolder, ask_for
+from pairtune.runs.lock import check_free
 from pairtune.runs.recipe import make_recipe
 from pairtune.runs.record import Run, append_record, best_index, mean_and_spread, read_records
 
@@ -156,3 +158,29 @@ def test_the_earliest_of_equally_good_epochs_is_chosen():
 def test_one_seed_has_no_spread():
     assert mean_and_spread([0.5]) == (0.5, 0.0)
     assert mean_and_spread([1.0, 3.0]) == (2.0, pytest.approx(2**0.5))
+
+
+def test_a_folder_is_held_by_one_process_at_a_time_and_free_when_it_is_done(tmp_path):
+    folder = open_folder(tmp_path / "run")
+    with folder.hold():
+        with (
+            pytest.raises(UserError, match=rf"in use: process {os.getpid()} on .+ has been writing it since .+ UTC"),
+            folder.hold(),
+        ):
+            pass
+        with pytest.raises(UserError, match="is in use"):
+            check_free(folder.path)
+    check_free(folder.path)
+    check_free(tmp_path / "none")
+    with folder.hold():
+        pass
+
+
+def test_overwriting_loses_all_but_the_lock(tmp_path):
+    folder = open_folder(tmp_path / "run")
+    (folder.path / "checkpoints").mkdir()
+    (folder.path / "before.json").write_text("{}")
+    with folder.hold():
+        folder.begin(ask_for(RECIPE, 2, "data"), overwrite=True)
+    assert sorted(path.name for path in folder.path.iterdir()) == [".lock", "recipe.json"]
+    assert json.loads((folder.path / "recipe.json").read_text())["seed"] == 2

@@ -7,12 +7,13 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pairtune.errors import UserError
+from pairtune.runs.lock import LOCK, hold_folder
 from pairtune.runs.recipe import Recipe
 from pairtune.runs.record import Run, append_record
 
@@ -35,8 +36,10 @@ class RunFolder:
 
         asked: what `ask_for` says of the run.
         """
+        if resume and overwrite:
+            raise UserError("--resume keeps what is there, --overwrite loses it: give one of the two")
         if not self.begun:
-            if self.path.is_dir() and any(self.path.iterdir()):
+            if self.path.is_dir() and any(path.name != LOCK for path in self.path.iterdir()):
                 raise UserError(f"{self.path} is not empty and not a run of ours: give another --out")
         elif not overwrite:
             self._check_same(asked)
@@ -51,12 +54,38 @@ class RunFolder:
     def begin(self, asked: dict[str, Any], *, overwrite: bool = False) -> None:
         """Make the folder, where it is not there; with `overwrite`, anew."""
         if overwrite and self.begun:
-            shutil.rmtree(self.path)
+            self._empty()
         try:
             write_whole(self.path / "recipe.json", json.dumps(asked, indent=1))
         except OSError as problem:
-            reason = problem.strerror or problem
-            raise UserError(f"{self.path}: the folder of the run cannot be written ({reason}); give another --out") from problem
+            raise self._unwritable(problem) from problem
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep other processes out until it is done; refuse, where one of them is in it."""
+        if int(os.environ.get("RANK", "0")):  # of several processes that train together, the first holds it for all
+            yield
+            return
+        with ExitStack() as held:
+            try:
+                held.enter_context(hold_folder(self.path))
+            except OSError as problem:
+                raise self._unwritable(problem) from problem
+            yield
+
+    def _empty(self) -> None:
+        """Lose what is there, but for the lock that we hold."""
+        (self.path / "record.json").unlink(missing_ok=True)  # first: what is half gone is not finished
+        for path in self.path.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name not in (LOCK, "recipe.json"):
+                path.unlink()
+
+    def _unwritable(self, problem: OSError) -> UserError:
+        return UserError(
+            f"{self.path}: the folder of the run cannot be written ({problem.strerror or problem}); give another --out"
+        )
 
     def _check_same(self, asked: dict[str, Any]) -> None:
         found = json.loads((self.path / "recipe.json").read_text())

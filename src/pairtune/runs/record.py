@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pairtune.errors import UserError
 from pairtune.progress import say
+from pairtune.runs.lock import take_lock
 
 Scores = dict[str, float]
 
@@ -127,7 +127,7 @@ def append_record(path: Path, run: Run) -> None:
     """Add one line that survives whatever happens next: locked, whole, and on the disk before we return."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab+") as file:
-        _lock(file.fileno())
+        take_lock(file.fileno(), wait=True)
         start = file.seek(0, os.SEEK_END)
         if start:
             file.seek(start - 1)
@@ -154,13 +154,6 @@ def _read_file(path: Path) -> Iterator[Run]:
             yield Run.model_validate_json(line)
         except ValidationError as problem:
             say(f"{path}, line {number}: not a run record ({problem.error_count()} problems), passed over")
-
-
-def _lock(descriptor: int) -> None:
-    if sys.platform != "win32":
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def best_index(dev_scores: Sequence[float]) -> int:
