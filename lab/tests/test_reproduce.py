@@ -25,7 +25,7 @@ from pairtune.tune.job import Job
 from pairtune.tune.worker import before_path
 
 ROOT = Path(__file__).parents[2]
-QUICK = [f"--set={change}" for change in ("train.epochs=2", "train.batch_size=16", "train.max_seq_length=16")]
+QUICK = [f"--set={change}" for change in ("train.epochs=2", "train.batch_size=16", "train.max_seq_length=16", "dev_candidates=0")]
 
 
 def write_antique(folder: Path) -> None:
