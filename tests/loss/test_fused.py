@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pairtune.errors import UserError
 from pairtune.loss import NORMALIZATIONS, batch_softmax_loss
 from pairtune.loss.large import paths
-from pairtune.loss.large.layout import MOST_TAGS, make_plan, plan_pairs, plan_texts
+from pairtune.loss.large.layout import MOST_TAGS, layout_of_pairs, layout_of_texts, make_layout
 
 PAIRS, TEXTS, WIDTH = 37, 30, 10
 
@@ -86,8 +86,8 @@ def test_any_pairs_of_texts_cost_what_the_loop_says(pairs, mask, shared):
     sides = [torch.stack([vectors[p[s]] + own * draw(4, seed=i) / 3 for i, p in enumerate(pairs)]) for s in (0, 1)]
     ids = [torch.tensor([ord(pair[side]) for pair in pairs]) for side in (0, 1)]
     positive = torch.tensor([pair[2] for pair in pairs])
-    plan = make_plan(positive, tuple(ids), "both", everything=False, mask=mask, merge=shared)
-    found = paths.fuse(*sides, 0.3, plan, "none", len(pairs))
+    layout = make_layout(positive, tuple(ids), "both", everything=False, mask=mask, merge=shared)
+    found = paths.fuse(*sides, 0.3, layout, "none", len(pairs))
     assert found.item() == pytest.approx(loop_loss(*(side.tolist() for side in sides), pairs, 0.3, mask), abs=1e-4)
 
 
@@ -146,30 +146,30 @@ def test_a_temperature_of_one_element_keeps_its_shape(always_fused):
 # --- what is summed over ---------------------------------------------------------------------------------------------
 
 
-def area(plan, step=1):
-    return sum((rows.stop - rows.start) * (columns.stop - columns.start) for rows, columns in plan.regions(step))
+def area(layout, step=1):
+    return sum((rows.stop - rows.start) * (columns.stop - columns.start) for rows, columns in layout.regions(step))
 
 
 def test_negatives_are_never_computed_against_negatives():
     positive = torch.arange(50) % 5 < 2  # 20 of 50
-    assert area(plan_pairs(positive, "both")) == 50 * 50 - 30 * 30
-    assert area(plan_pairs(positive, "both"), step=32) == 50 * 50 - 18 * 18  # in blocks that products like
-    assert area(plan_pairs(positive, "left")) == area(plan_pairs(positive, "right")) == 20 * 50
+    assert area(layout_of_pairs(positive, "both")) == 50 * 50 - 30 * 30
+    assert area(layout_of_pairs(positive, "both"), step=32) == 50 * 50 - 18 * 18  # in blocks that products like
+    assert area(layout_of_pairs(positive, "left")) == area(layout_of_pairs(positive, "right")) == 20 * 50
 
 
 def test_a_text_that_is_encoded_once_is_computed_once():
     questions, answers = torch.arange(64) // 8, torch.arange(64)
     everything = torch.ones(64, dtype=torch.bool)
-    assert area(plan_texts(everything, questions, answers, "both", mask=False, merge=True)) == 8 * 64
-    assert area(plan_texts(everything, questions, answers, "both", mask=True, merge=False)) == 64 * 64
+    assert area(layout_of_texts(everything, questions, answers, "both", mask=False, merge=True)) == 8 * 64
+    assert area(layout_of_texts(everything, questions, answers, "both", mask=True, merge=False)) == 64 * 64
 
 
 def test_entangled_positives_are_left_to_the_plain_path(always_fused):
     many = MOST_TAGS + 2
     ids = torch.arange(many).repeat_interleave(many), torch.arange(many).repeat(many)  # each with each
     everything = torch.ones(many**2, dtype=torch.bool)
-    assert plan_texts(everything, *ids, "both", mask=True, merge=False) is None
-    assert make_plan(everything, ids, "both", everything=True, mask=False, merge=True).tags is None  # kept: one row per pair
+    assert layout_of_texts(everything, *ids, "both", mask=True, merge=False) is None
+    assert make_layout(everything, ids, "both", everything=True, mask=False, merge=True).tags is None  # kept: one row per pair
     left, right = (side.requires_grad_() for side in draw(2, many**2, 8))
     known = dict(zip(("left_ids", "right_ids"), ids, strict=True))
     assert not is_fused(batch_softmax_loss(left, right, duplicates="mask", **known))
@@ -199,8 +199,8 @@ def test_large_batches_are_fused_where_that_is_safe(pairs, width, dtype, chosen,
 
 
 def test_the_temperature_down_to_which_no_maximum_is_needed():
-    plan = plan_pairs(torch.ones(2**20, dtype=torch.bool), "both")
-    assert paths._fits(plan, 1 / 0.0138) and not paths._fits(plan, 1 / 0.0135)
+    layout = layout_of_pairs(torch.ones(2**20, dtype=torch.bool), "both")
+    assert paths._fits(layout, 1 / 0.0138) and not paths._fits(layout, 1 / 0.0135)
 
 
 def test_the_switch_reaches_the_function(tiny_model):
@@ -210,7 +210,7 @@ def test_the_switch_reaches_the_function(tiny_model):
     left, right = (side.requires_grad_() for side in draw(2, 512, 8))
     for fast in (True, False):
         loss = build_loss(tiny_model, LossSettings(kind="bsc"), fast=fast)
-        assert is_fused(loss.score(left, right, Batch(None, None))) is fast
+        assert is_fused(loss.loss_of(left, right, Batch(None, None))) is fast
         assert build_loss(tiny_model, LossSettings(kind="combo"), fast=fast).fast is fast
 
 

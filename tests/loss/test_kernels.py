@@ -12,8 +12,8 @@ import torch
 
 from pairtune.loss import batch_softmax_loss
 from pairtune.loss.large import paths
-from pairtune.loss.large.fused import FusedLoss, Setup
-from pairtune.loss.large.layout import make_plan
+from pairtune.loss.large.fused import FusedLoss, FusedSetup
+from pairtune.loss.large.layout import make_layout
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch wants for deterministic products
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -78,9 +78,11 @@ def test_kernels_give_the_loss_and_gradients_of_the_plain_path_in_float64(case, 
     inputs = leaves(tau, TEXTS if shared else PAIRS)
     left, right = (x[i] if shared else x for x, i in zip(inputs, ids, strict=False))
     positive = torch.ones(PAIRS, dtype=torch.bool, device=DEVICE) if labels is None else labels > 0
-    plan = make_plan(positive, tuple(ids), directions, everything=not labelled, mask=duplicates == "mask", merge=shared)
+    layout = make_layout(positive, tuple(ids), directions, everything=not labelled, mask=duplicates == "mask", merge=shared)
     dtype = torch.float32 if not half else torch.float16 if INTERPRETED else torch.bfloat16
-    found = FusedLoss.apply(left, right, inputs[2], Setup(plan, normalize, dtype, stored=False, maximum=maximum, divisor=PAIRS))
+    found = FusedLoss.apply(
+        left, right, inputs[2], FusedSetup(layout, normalize, dtype, stored=False, maximum=maximum, divisor=PAIRS)
+    )
     chosen = {"duplicates": duplicates, "directions": directions, "normalize": normalize, "fast": False}
     known = {"left_ids": ids[0], "right_ids": ids[1]}
     expected = batch_softmax_loss(left.double(), right.double(), labels, temperature=inputs[2], **chosen, **known)

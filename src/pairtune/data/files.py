@@ -68,15 +68,14 @@ def decode(path: Path, content: bytes) -> tuple[str, tuple[str, ...]]:
     try:
         return content.decode("utf-8-sig"), ()
     except UnicodeDecodeError as problem:
-        return _decode_western(path, problem)
+        return _decode_western(path, problem, marked=content.startswith(codecs.BOM_UTF8))
 
 
-def _decode_western(path: Path, problem: UnicodeDecodeError) -> tuple[str, tuple[str, ...]]:
-    """What is not UTF-8, as Windows-1252; but a file that mostly is, is damaged UTF-8, and would be misread."""
+def _decode_western(path: Path, problem: UnicodeDecodeError, *, marked: bool) -> tuple[str, tuple[str, ...]]:
+    """What is not UTF-8, as Windows-1252; but a file that mostly is, or is marked so, is damaged UTF-8, and would be misread."""
     content, line = problem.object, problem.object.count(b"\n", 0, problem.start) + 1
     found = f"{path} line {line}: not valid UTF-8 (byte 0x{content[problem.start]:02x})"
     valid = content.decode("utf-8", "ignore")
-    marked = content.startswith(codecs.BOM_UTF8)
     if marked or len(valid) - len(valid.encode("ascii", "ignore")) > content.decode("utf-8", "replace").count("\ufffd"):
         raise UserError(f"{found}, though most of the file is; it is damaged: save it as UTF-8") from problem
     try:

@@ -11,7 +11,7 @@ import numpy as np
 
 from pairtune.data.pairs import Kind, PairSet
 
-METRICS: dict[Kind, tuple[str, ...]] = {
+METRICS_OF_KIND: dict[Kind, tuple[str, ...]] = {
     "classification": ("F1", "F1@best", "AP"),
     "ranking": ("MAP", "MRR", "P@1"),
     "regression": ("Spearman", "Pearson"),

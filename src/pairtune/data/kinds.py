@@ -6,7 +6,7 @@ from typing import get_args
 
 import numpy as np
 
-from pairtune.data.info import METRICS
+from pairtune.data.info import METRICS_OF_KIND
 from pairtune.data.pairs import Kind, PairSet
 from pairtune.data.profile import number_texts
 from pairtune.errors import UserError
@@ -52,7 +52,7 @@ def see_kind(pairs: PairSet) -> tuple[Kind, str]:
 
 def metrics_of(kind: Kind, pairs: PairSet) -> tuple[str, ...]:
     """What a task of this kind is measured by, the main metric first."""
-    return GRADED_RANKING if kind == "ranking" and len(np.unique(pairs.label)) > 2 else METRICS[kind]
+    return GRADED_RANKING if kind == "ranking" and len(np.unique(pairs.label)) > 2 else METRICS_OF_KIND[kind]
 
 
 def _count_lists(pairs: PairSet) -> tuple[int, int, int, int]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pairtune.errors import UserError
-from pairtune.loss.large.layout import make_plan
+from pairtune.loss.large.layout import make_layout
 from pairtune.loss.large.paths import fuse, suits
 from pairtune.loss.terms import (
     NORMALIZATIONS,
@@ -78,9 +78,9 @@ def batch_softmax_loss(
     ids = _check_ids(left_ids, right_ids, left, [name for name, asked in needing.items() if asked] + ["guide"] * given)
     if fast and guide is None and not negatives and suits(left, right):
         mask = duplicates == "mask"
-        plan = make_plan(positive, ids, directions, everything=labels is None, mask=mask, merge=shared_vectors)
+        layout = make_layout(positive, ids, directions, everything=labels is None, mask=mask, merge=shared_vectors)
         divisor = len(left) * (2 if reduction == "mean" and directions == "both" else 1)
-        fused = fuse(left, right, temperature, plan, normalize, divisor) if plan else None
+        fused = fuse(left, right, temperature, layout, normalize, divisor) if layout else None
         if fused is not None:
             return fused
     others = [exact(left, column)[1] for column in negatives]

@@ -12,7 +12,7 @@ from pairtune.data.pairs import PairSet
 from pairtune.errors import UserError
 from pairtune.progress import say
 
-HOW = (
+HOW_TO_GET = (
     "antique-collection.txt, antique-{train,test}-queries.txt and antique-{train,test}.qrel from "
     "https://ciir.cs.umass.edu/downloads/Antique/ go in the folder antique of PAIRTUNE_DATA; with a network, "
     "`pip install ir_datasets` lets them be fetched"
@@ -44,7 +44,7 @@ def fetch_antique() -> Splits:
     try:
         import ir_datasets
     except ImportError as problem:
-        raise UserError(f"antique was not found on this machine, and ir_datasets is not installed: {HOW}") from problem
+        raise UserError(f"antique was not found on this machine, and ir_datasets is not installed: {HOW_TO_GET}") from problem
     say("fetching Antique through ir_datasets, once")
     judged: dict[str, list[Judgement]] = {}
     questions: dict[str, str] = {}
@@ -56,7 +56,7 @@ def fetch_antique() -> Splits:
         wanted = {item.answer for items in judged.values() for item in items}
         found = ir_datasets.load("antique").docs_store().get_many(wanted)
     except (OSError, RuntimeError, ValueError) as problem:
-        raise UserError(f"ir_datasets could not fetch antique ({problem}); bring the files: {HOW}") from problem
+        raise UserError(f"ir_datasets could not fetch antique ({problem}); bring the files: {HOW_TO_GET}") from problem
     return _splits(judged, questions, {name: document.text for name, document in found.items()})
 
 
@@ -78,7 +78,9 @@ def _pairs(
     missing = {item.question for item in judged if not answers.get(item.answer) or not questions.get(item.question)}
     kept = [item for item in judged if item.question not in missing]
     if not kept:
-        raise UserError(f"antique: no {split} question has the texts of all its answers; the collection does not fit: {HOW}")
+        raise UserError(
+            f"antique: no {split} question has the texts of all its answers; the collection does not fit: {HOW_TO_GET}"
+        )
     pairs = PairSet.of(
         [questions[item.question] for item in kept],
         [answers[item.answer] for item in kept],
@@ -133,7 +135,7 @@ INFO = TaskInfo(
   year = {2020},
   pages = {166--173}
 }""",
-    how=HOW,
+    how=HOW_TO_GET,
     folder="antique",
     load=load_antique,
     fetch=fetch_antique,

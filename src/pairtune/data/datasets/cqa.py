@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pairtune.data.files import find_file, need_file, pick_columns, read_delimited
-from pairtune.data.info import METRICS, Splits, TaskInfo, fold
+from pairtune.data.info import METRICS_OF_KIND, Splits, TaskInfo, fold
 from pairtune.data.pairs import PairSet
 from pairtune.errors import UserError
 
@@ -35,14 +35,14 @@ QUESTIONS = {"PerfectMatch": 1, "Relevant": 1, "Irrelevant": 0}  # subtask B, wh
 TELLING = 30  # characters: two questions hardly begin with the same so many
 UNKNOWN = "?"  # the label in the files of the 2017 test
 
-HOW = (
+HOW_TO_GET = (
     "the XML files of SemEval-2016 Task 3 (train, dev, test) and of the SemEval-2017 English test, with the .relevancy files "
     "of its scorer, from https://alt.qcri.org/semeval2017/task3/ go in the folder cqa of PAIRTUNE_DATA, sub-folders and all"
 )
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ForumText:
     """A text to be ranked for a question, as the file gives it; good is None where the file says "?".
 
     grade: as the tables above, 0 for "?"; from a file that says no more than whether it is good, 0 or 1. cut: the text is only
@@ -68,7 +68,7 @@ def load_cqa_a(folder: Path) -> Splits:
         paths = [path for name in (A_PART2, A_TEST2016, *A_2015) if (path := find_file(folder, name))]
         notes = [f"train: {A_PART1} is not there, so instead of the paper's train set: {', '.join(path.name for path in paths)}"]
     if not paths:
-        raise UserError(f"{folder}: no file {A_PART1} in it, nor {', '.join((A_PART2, A_TEST2016, *A_2015))}: {HOW}")
+        raise UserError(f"{folder}: no file {A_PART1} in it, nor {', '.join((A_PART2, A_TEST2016, *A_2015))}: {HOW_TO_GET}")
     found = [candidate for path in paths for candidate in read_comments(path)]
     train = _without_questions_of([*dev, *test], found, notes)
     path = find_file(folder, A_TEST2016)
@@ -94,7 +94,7 @@ def load_cqa_b(folder: Path) -> Splits:
     return Splits(_pairs(train), _pairs(dev), _pairs(test), tuple(notes), extra)
 
 
-def read_comments(path: Path) -> list[Candidate]:
+def read_comments(path: Path) -> list[ForumText]:
     """The comments of every thread of a subtask A file."""
     candidates = []
     for thread in parse_xml(path).iter("Thread"):
@@ -105,17 +105,17 @@ def read_comments(path: Path) -> list[Candidate]:
             good = None if grade is None else grade == 2
             text = fold(comment.findtext("RelCText") or "")
             names = related.get("RELQ_ID", ""), comment.get("RELC_ID", "")
-            candidates.append(Candidate(*names, question, text, good, grade or 0))
+            candidates.append(ForumText(*names, question, text, good, grade or 0))
     return candidates
 
 
-def read_questions(path: Path) -> list[Candidate]:
+def read_questions(path: Path) -> list[ForumText]:
     """The related questions of a subtask B file, XML or TSV."""
     if path.suffix == ".tsv":
         columns = ("orgq_id", "relq_id", "orgq", "relq", "label")
         records = pick_columns(path, read_delimited(path), columns)
         return [
-            Candidate(query, name, fold(question), unquote(fold(text)), label == "1", int(label == "1"), is_cut(fold(text)))
+            ForumText(query, name, fold(question), unquote(fold(text)), label == "1", int(label == "1"), is_cut(fold(text)))
             for _, (query, name, question, text, label) in records
         ]
     candidates = []
@@ -126,7 +126,7 @@ def read_questions(path: Path) -> list[Candidate]:
             good = None if grade is None else grade > 0
             text = _subject_and_body(related, "RelQ")
             names = original.get("ORGQ_ID", ""), related.get("RELQ_ID", "")
-            candidates.append(Candidate(*names, question, text, good, grade or 0))
+            candidates.append(ForumText(*names, question, text, good, grade or 0))
     return candidates
 
 
@@ -151,7 +151,7 @@ def is_cut(text: str) -> bool:
     return text.startswith("|") and (len(inside) - len(inside.rstrip("|"))) % 2 == 0
 
 
-def _made_whole(folder: Path, candidates: Sequence[Candidate], notes: list[str]) -> Sequence[Candidate]:
+def _made_whole(folder: Path, candidates: Sequence[ForumText], notes: list[str]) -> Sequence[ForumText]:
     """The candidates with the whole text of those that are cut and that the subtask A file of the same test has too."""
     cut = sum(candidate.cut for candidate in candidates)
     if not cut:
@@ -167,7 +167,7 @@ def _made_whole(folder: Path, candidates: Sequence[Candidate], notes: list[str])
     return found
 
 
-def _mend(candidate: Candidate, whole: dict[str, str]) -> Candidate:
+def _mend(candidate: ForumText, whole: dict[str, str]) -> ForumText:
     """By its name; or, since a question may be related to several, as the only one that goes on with a comma where this ends."""
     beginning = f"{candidate.text},"
     fits = {name: text for name, text in whole.items() if text.replace(" ,", ",").startswith(beginning)}
@@ -191,7 +191,7 @@ def parse_xml(path: Path) -> Element:
         raise UserError(f"{path} line {problem.position[0]}: not well-formed XML ({problem}); fetch the file again") from problem
 
 
-def _without_questions_of(held_out: Sequence[Candidate], train: Sequence[Candidate], notes: list[str]) -> list[Candidate]:
+def _without_questions_of(held_out: Sequence[ForumText], train: Sequence[ForumText], notes: list[str]) -> list[ForumText]:
     """Train without the threads whose question (subject and body) is also asked in dev or test; a note says how many."""
     questions = {candidate.question for candidate in held_out}
     kept = [candidate for candidate in train if candidate.question not in questions]
@@ -204,7 +204,7 @@ def _without_questions_of(held_out: Sequence[Candidate], train: Sequence[Candida
     return kept
 
 
-def _with_gold(candidates: Iterable[Candidate], path: Path) -> list[Candidate]:
+def _with_gold(candidates: Iterable[ForumText], path: Path) -> list[ForumText]:
     """The candidates with the labels of a .relevancy file: query, name, rank, score, true or false."""
     gold = {}
     for row in read_delimited(path):
@@ -219,7 +219,7 @@ def _with_gold(candidates: Iterable[Candidate], path: Path) -> list[Candidate]:
     return labelled
 
 
-def _pairs(candidates: Sequence[Candidate]) -> PairSet:
+def _pairs(candidates: Sequence[ForumText]) -> PairSet:
     for candidate in candidates:
         if candidate.good is None:
             raise UserError(f'cqa: {candidate.name} has the label "?"; give the labelled file (only the 2017 test has none)')
@@ -265,5 +265,5 @@ CITATION = """@inproceedings{nakov-etal-2017-semeval,
   doi = {10.18653/v1/S17-2003}
 }"""
 
-INFO_A = TaskInfo("cqa-a", "ranking", METRICS["ranking"], LICENSE, CITATION, HOW, folder="cqa", load=load_cqa_a)
-INFO_B = TaskInfo("cqa-b", "ranking", METRICS["ranking"], LICENSE, CITATION, HOW, folder="cqa", load=load_cqa_b)
+INFO_A = TaskInfo("cqa-a", "ranking", METRICS_OF_KIND["ranking"], LICENSE, CITATION, HOW_TO_GET, folder="cqa", load=load_cqa_a)
+INFO_B = TaskInfo("cqa-b", "ranking", METRICS_OF_KIND["ranking"], LICENSE, CITATION, HOW_TO_GET, folder="cqa", load=load_cqa_b)

@@ -9,13 +9,13 @@ import numpy as np
 
 from pairtune.data.datasets.hub import HubRow, hub_splits
 from pairtune.data.files import find_file, need_file, pick_columns, read_delimited
-from pairtune.data.info import METRICS, Splits, TaskInfo, in_tenth
+from pairtune.data.info import METRICS_OF_KIND, Splits, TaskInfo, in_tenth
 from pairtune.data.labels import binary_label
 from pairtune.data.pairs import PairSet
 
 COLUMNS = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
 
-HOW = (
+HOW_TO_GET = (
     "msr_paraphrase_train.txt and msr_paraphrase_test.txt from Microsoft's Research Paraphrase Corpus (and GLUE's list "
     "dev_ids.tsv of the dev pairs) go in the folder mrpc of PAIRTUNE_DATA; with a network, nyu-mll/glue is fetched from "
     "the Hugging Face hub"
@@ -41,7 +41,7 @@ def load_mrpc(folder: Path) -> Splits:
 
 def fetch_mrpc() -> Splits:
     """GLUE's split from the hub: the same pairs."""
-    splits = hub_splits("nyu-mll/glue", "mrpc", HOW)
+    splits = hub_splits("nyu-mll/glue", "mrpc", HOW_TO_GET)
     return Splits(_from_hub(splits["train"]), _from_hub(splits["validation"]), _from_hub(splits["test"]))
 
 
@@ -62,7 +62,7 @@ def _from_hub(rows: Iterable[HubRow]) -> PairSet:
 INFO = TaskInfo(
     name="mrpc",
     kind="classification",
-    metrics=METRICS["classification"],
+    metrics=METRICS_OF_KIND["classification"],
     license="Microsoft shared source license, non-commercial use",
     citation="""@inproceedings{dolan-etal-2004-unsupervised,
   title = {Unsupervised Construction of Large Paraphrase Corpora: Exploiting Massively Parallel News Sources},
@@ -71,7 +71,7 @@ INFO = TaskInfo(
   year = {2004},
   pages = {350--356}
 }""",
-    how=HOW,
+    how=HOW_TO_GET,
     folder="mrpc",
     load=load_mrpc,
     fetch=fetch_mrpc,

@@ -14,7 +14,7 @@ from pairtune.errors import UserError
 
 TRAIN_PAIRS = 800  # the first pairs of the file; the rest is test
 
-HOW = (
+HOW_TO_GET = (
     "tweet-veclaim-pairs.tsv (columns claim, fact) and verified-claims.tsv (columns title, fact) of the Snopes data from "
     "https://github.com/sshaar/That-is-a-Known-Lie go in the folder pfcc_s of PAIRTUNE_DATA"
 )
@@ -75,7 +75,7 @@ INFO = TaskInfo(
   pages = {3607--3618},
   doi = {10.18653/v1/2020.acl-main.332}
 }""",
-    how=HOW,
+    how=HOW_TO_GET,
     folder="pfcc_s",
     load=load_pfcc,
 )

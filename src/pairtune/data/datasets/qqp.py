@@ -7,14 +7,14 @@ from pathlib import Path
 
 from pairtune.data.datasets.hub import HubRow, hub_splits
 from pairtune.data.files import need_file, pick_columns, read_delimited
-from pairtune.data.info import METRICS, Splits, TaskInfo, share
+from pairtune.data.info import METRICS_OF_KIND, Splits, TaskInfo, share
 from pairtune.data.labels import binary_label
 from pairtune.data.pairs import PairSet
 from pairtune.errors import UserError
 
 TRAIN_PAIRS = 10_000  # the paper samples as many
 
-HOW = (
+HOW_TO_GET = (
     "train.tsv, dev.tsv and test.tsv (TAB, a header with question1, question2 and label or is_duplicate, no quoting, "
     "labels in all three) go in the folder qqp of PAIRTUNE_DATA; with a network, nyu-mll/glue is fetched from the "
     "Hugging Face hub"
@@ -30,7 +30,7 @@ def load_qqp(folder: Path) -> Splits:
 
 def fetch_qqp() -> Splits:
     """GLUE's pairs from the hub. Its test labels are withheld: half of its validation pairs are dev, the others test."""
-    splits = hub_splits("nyu-mll/glue", "qqp", HOW)
+    splits = hub_splits("nyu-mll/glue", "qqp", HOW_TO_GET)
     train = sorted(splits["train"], key=_order)[:TRAIN_PAIRS]
     halves: tuple[list[HubRow], list[HubRow]] = ([], [])
     for row in splits["validation"]:
@@ -70,7 +70,7 @@ def _from_hub(rows: Iterable[HubRow]) -> PairSet:
 INFO = TaskInfo(
     name="qqp",
     kind="classification",
-    metrics=METRICS["classification"],
+    metrics=METRICS_OF_KIND["classification"],
     license="Quora's terms of service, research use",
     citation="""@misc{iyer-etal-2017-quora,
   title = {First {Q}uora Dataset Release: Question Pairs},
@@ -78,7 +78,7 @@ INFO = TaskInfo(
   year = {2017},
   howpublished = {Quora}
 }""",
-    how=HOW,
+    how=HOW_TO_GET,
     folder="qqp",
     load=load_qqp,
     fetch=fetch_qqp,

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from pairtune.data.info import METRICS, Splits, TaskInfo, distinct, fold, share
+from pairtune.data.info import METRICS_OF_KIND, Splits, TaskInfo, distinct, fold, share
 from pairtune.data.pairs import PairSet
 from pairtune.errors import UserError
 from pairtune.progress import track
@@ -107,7 +107,7 @@ def _pairs(described: Sequence[Described]) -> PairSet:
 INFO = TaskInfo(
     name="stdlib",
     kind="retrieval",
-    metrics=METRICS["retrieval"],
+    metrics=METRICS_OF_KIND["retrieval"],
     license="Python Software Foundation License",
     citation="""@manual{python-library,
   title = {The {P}ython Standard Library},

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from pairtune.data.datasets.hub import HubRow, hub_splits
 from pairtune.data.files import need_file, read_delimited
-from pairtune.data.info import METRICS, Splits, TaskInfo
+from pairtune.data.info import METRICS_OF_KIND, Splits, TaskInfo
 from pairtune.data.pairs import PairSet
 from pairtune.errors import UserError
 
 TOP = 5.0  # the highest score
 
-HOW = (
+HOW_TO_GET = (
     "Stsbenchmark.tar.gz from http://ixa2.si.ehu.eus/stswiki holds sts-train.csv, sts-dev.csv and sts-test.csv; put them "
     "in the folder stsb of PAIRTUNE_DATA; with a network, sentence-transformers/stsb is fetched from the Hugging Face hub"
 )
@@ -28,7 +28,7 @@ def load_stsb(folder: Path) -> Splits:
 
 def fetch_stsb() -> Splits:
     """The same pairs from the hub, whose scores are already divided by 5."""
-    splits = hub_splits("sentence-transformers/stsb", None, HOW)
+    splits = hub_splits("sentence-transformers/stsb", None, HOW_TO_GET)
     return Splits(_from_hub(splits["train"]), _from_hub(splits["validation"]), _from_hub(splits["test"]))
 
 
@@ -63,7 +63,7 @@ def _from_hub(rows: Iterable[HubRow]) -> PairSet:
 INFO = TaskInfo(
     name="stsb",
     kind="regression",
-    metrics=METRICS["regression"],
+    metrics=METRICS_OF_KIND["regression"],
     positive_above=0.6,
     license="scores CC BY-SA 4.0; texts under the licenses of their sources (LICENSE.txt of the distribution)",
     citation="""@inproceedings{cer-etal-2017-semeval,
@@ -74,7 +74,7 @@ INFO = TaskInfo(
   pages = {1--14},
   doi = {10.18653/v1/S17-2001}
 }""",
-    how=HOW,
+    how=HOW_TO_GET,
     folder="stsb",
     load=load_stsb,
     fetch=fetch_stsb,

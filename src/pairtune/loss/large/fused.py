@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad, softplus
 
 from pairtune.errors import UserError
-from pairtune.loss.large.layout import Plan
+from pairtune.loss.large.layout import Layout
 from pairtune.loss.large.stored import Stored
 from pairtune.loss.terms import NORMALIZATIONS
 
@@ -22,14 +22,14 @@ STEP = 64  # of the width of tiles, and of the sizes of blocks
 
 
 @dataclass(frozen=True)
-class Setup:
+class FusedSetup:
     """How to compute one batch.
 
     dtype: of the operands of the products. stored: through `Stored`, otherwise `Tiled`, for which maximum is meant.
     divisor: of the sum of all terms.
     """
 
-    plan: Plan
+    layout: Layout
     normalize: str
     dtype: torch.dtype
     stored: bool
@@ -46,15 +46,15 @@ class FusedLoss(torch.autograd.Function):
     """The loss of left, right: (m, n), before normalization, at τ, a number or a tensor of one value. Differentiable once."""
 
     @staticmethod
-    def forward(ctx: Any, left: Tensor, right: Tensor, temperature: float | Tensor, setup: Setup) -> Tensor:
+    def forward(ctx: Any, left: Tensor, right: Tensor, temperature: float | Tensor, setup: FusedSetup) -> Tensor:
         """The loss, and already its gradients by the scores of the positives and by the logarithms of the sums."""
-        q = _operand(left, setup.plan.rows, setup, 1 / (LN2 * temperature))  # S = qaᵀ·ln 2: powers of 2 are cheaper than of e
-        a = _operand(right, setup.plan.columns, setup, 1.0)
+        q = _operand(left, setup.layout.rows, setup, 1 / (LN2 * temperature))  # S = qaᵀ·ln 2: powers of 2 are cheaper than of e
+        a = _operand(right, setup.layout.columns, setup, 1.0)
         engine = _engine(setup, q, a, kept=[] if any(ctx.needs_input_grad) else None)
         at = engine.sums()
         with torch.enable_grad():
             parts = [(part * LN2).requires_grad_() for part in (_own_scores(setup, q, a), *at)]
-            loss = _join(setup.plan, *parts)
+            loss = _join(setup.layout, *parts)
             given = torch.autograd.grad(loss, parts, allow_unused=True, materialize_grads=True)
         ctx.setup, ctx.temperature = setup, temperature
         ctx.save_for_backward(left, right, q, a, *at, parts[0].detach(), *given, *engine.kept)
@@ -66,7 +66,7 @@ class FusedLoss(torch.autograd.Function):
         if torch.is_grad_enabled():  # create_graph=True: what follows would count as constant
             raise UserError("the fused loss has no second derivative: call batch_softmax_loss with fast=False")
         left, right, q, a, rows_at, columns_at, scores, *rest = ctx.saved_tensors
-        setup, plan, temperature = ctx.setup, ctx.setup.plan, ctx.temperature
+        setup, layout, temperature = ctx.setup, ctx.setup.layout, ctx.temperature
         own, by_row, by_column, *kept = rest
         by_q, by_a = _engine(setup, q, a, kept).gradients(rows_at, columns_at, by_row, by_column)
         factor, by_temperature = upstream / setup.divisor, None
@@ -74,21 +74,21 @@ class FusedLoss(torch.autograd.Function):
             whole = LN2 * _dot(setup, q, by_q) + (own * scores).sum()
             by_temperature = (-factor * whole / temperature).reshape(temperature.shape).to(temperature)
         if not setup.by_rows:
-            _add_own(plan, by_q, by_a, q, a, own)
-        row, column = plan.edges.row, plan.edges.column
+            _add_own(layout, by_q, by_a, q, a, own)
+        row, column = layout.edges.row, layout.edges.column
         by_left = by_right = None
         if ctx.needs_input_grad[0]:
-            by_left = _unscale(left, plan.rows, setup, factor / temperature, by_q, own, a, row, column)
+            by_left = _unscale(left, layout.rows, setup, factor / temperature, by_q, own, a, row, column)
         if ctx.needs_input_grad[1]:
-            by_right = _unscale(right, plan.columns, setup, factor * LN2, by_a, own, q, column, row)
+            by_right = _unscale(right, layout.columns, setup, factor * LN2, by_a, own, q, column, row)
         return by_left, by_right, by_temperature, None
 
 
-def _engine(setup: Setup, q: Tensor, a: Tensor, kept: list[Tensor] | None) -> Any:
+def _engine(setup: FusedSetup, q: Tensor, a: Tensor, kept: list[Tensor] | None) -> Any:
     """What computes the sums. kept: what it stored for the gradient, to be filled by `sums`; None when no gradient is wanted."""
     if setup.stored:
-        return Stored(setup.plan, q, a, kept)
-    return _tiled().Tiled(setup.plan, q, a, maximum=setup.maximum)
+        return Stored(setup.layout, q, a, kept)
+    return _tiled().Tiled(setup.layout, q, a, maximum=setup.maximum)
 
 
 def _tiled() -> ModuleType:
@@ -97,16 +97,16 @@ def _tiled() -> ModuleType:
     return tiled
 
 
-def _join(plan: Plan, own: Tensor, rows_at: Tensor, columns_at: Tensor) -> Tensor:
+def _join(layout: Layout, own: Tensor, rows_at: Tensor, columns_at: Tensor) -> Tensor:
     """The sum of all terms. own: (k,), S of the edges; rows_at, columns_at: (U,) and (V,), log Σ exp S of everything else."""
-    edges, total = plan.edges, 0 * own.sum()
-    by_row = (rows_at, plan.row_terms, edges.row, plan.row_counts, edges.column, plan.column_counts)
-    by_column = (columns_at, plan.column_terms, edges.column, plan.column_counts, edges.row, plan.row_counts)
+    edges, total = layout.edges, 0 * own.sum()
+    by_row = (rows_at, layout.row_terms, edges.row, layout.row_counts, edges.column, layout.column_counts)
+    by_column = (columns_at, layout.column_terms, edges.column, layout.column_counts, edges.row, layout.row_counts)
     for at, terms, place, counts, other, other_counts in (by_row, by_column):
         if not terms:
             continue
         at = at[:terms] if counts is None else at[:terms] - counts[:terms].log()  # each was summed times its own count
-        if plan.together:
+        if layout.together:
             assert place is not None and other is not None and other_counts is not None
             whole = torch.logaddexp(at, _log_sum_by(own + other_counts[other].log(), place, terms))
             cost = whole[place] - own
@@ -122,18 +122,18 @@ def _log_sum_by(values: Tensor, place: Tensor, size: int) -> Tensor:
     return values.new_zeros(size).index_add(0, place, torch.exp(values - top[place])).log() + top
 
 
-def _own_scores(setup: Setup, q: Tensor, a: Tensor) -> Tensor:
+def _own_scores(setup: FusedSetup, q: Tensor, a: Tensor) -> Tensor:
     """q·a of the edges, in float32. (k,)."""
-    edges = setup.plan.edges
+    edges = setup.layout.edges
     if not setup.stored:
         return _tiled().dot(q, a, edges.count, edges.row, edges.column)
-    row, column = _places(setup.plan)
+    row, column = _places(setup.layout)
     return (q[row] * a[column]).sum(1)
 
 
-def _add_own(plan: Plan, by_q: Tensor, by_a: Tensor, q: Tensor, a: Tensor, own: Tensor) -> None:
+def _add_own(layout: Layout, by_q: Tensor, by_a: Tensor, q: Tensor, a: Tensor, own: Tensor) -> None:
     """The edges' share of both gradients, in place: exact, where P may have but eight bits."""
-    row, column = _places(plan)
+    row, column = _places(layout)
     if isinstance(row, slice):
         by_q[row].addcmul_(a[column].float(), own[:, None])
         by_a[column].addcmul_(q[row].float(), own[:, None])
@@ -142,19 +142,19 @@ def _add_own(plan: Plan, by_q: Tensor, by_a: Tensor, q: Tensor, a: Tensor, own: 
         by_a.index_add_(0, column, q[row].float() * own[:, None])
 
 
-def _places(plan: Plan) -> tuple[Any, Any]:
+def _places(layout: Layout) -> tuple[Any, Any]:
     """The rows and the columns of the edges."""
-    diagonal = slice(0, plan.edges.count)
-    return (diagonal, diagonal) if plan.edges.row is None else (plan.edges.row, plan.edges.column)
+    diagonal = slice(0, layout.edges.count)
+    return (diagonal, diagonal) if layout.edges.row is None else (layout.edges.row, layout.edges.column)
 
 
-def _dot(setup: Setup, one: Tensor, other: Tensor) -> Tensor:
+def _dot(setup: FusedSetup, one: Tensor, other: Tensor) -> Tensor:
     if setup.stored:
         return (one * other).sum()
     return _tiled().dot(one, other, len(one)).sum()
 
 
-def _operand(vectors: Tensor, chosen: Tensor | None, setup: Setup, factor: float | Tensor) -> Tensor:
+def _operand(vectors: Tensor, chosen: Tensor | None, setup: FusedSetup, factor: float | Tensor) -> Tensor:
     """The chosen vectors, normalized and multiplied, in the operands' dtype; for tiles padded with zeros. (m, n) to (U, w)."""
     if setup.by_rows:
         return _tiled().scale(vectors, chosen, _scalar(factor, vectors), setup.dtype, unit=setup.normalize == "l2")
@@ -166,7 +166,7 @@ def _operand(vectors: Tensor, chosen: Tensor | None, setup: Setup, factor: float
 def _unscale(
     vectors: Tensor,
     chosen: Tensor | None,
-    setup: Setup,
+    setup: FusedSetup,
     factor: Tensor,
     given: Tensor,
     own: Tensor,

@@ -24,7 +24,7 @@ class Edges:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Layout:
     """The sums of a batch of m pairs, over a matrix of U rows and V columns.
 
     rows, columns: (U,) and (V,), the pair whose left or right vector each one is; None when row i is that of pair i.
@@ -59,34 +59,36 @@ class Plan:
         return [(rows, columns) for rows, columns in found if rows.start < rows.stop and columns.stop]
 
 
-def make_plan(
+def make_layout(
     positive: Tensor, ids: tuple[Tensor, Tensor] | None, directions: str, *, everything: bool, mask: bool, merge: bool
-) -> Plan | None:
-    """The plan of m pairs; None where there is none. everything: all are positive. ids, mask, merge: see `plan_texts`.
+) -> Layout | None:
+    """The layout of m pairs; None where there is none. everything: all are positive. ids, mask, merge: see `layout_of_texts`.
 
     Sizes are read back from a GPU. A CUDA graph that is being captured forbids that: there negatives and copies are
-    computed with like all else, and masking has no plan.
+    computed with like all else, and masking has no layout.
     """
     capturing = positive.is_cuda and torch.cuda.is_current_stream_capturing()
     if ids is not None and (mask or merge) and not capturing:
-        plan = plan_texts(positive, *ids, directions, mask=mask, merge=merge)
-        if plan or mask:
-            return plan
+        layout = layout_of_texts(positive, *ids, directions, mask=mask, merge=merge)
+        if layout or mask:
+            return layout
     if capturing or everything:
         edges = Edges(len(positive), pairs=None if everything else positive)
-        return None if mask else Plan(len(positive), None, None, *_terms(directions, len(positive), len(positive)), edges)
-    return plan_pairs(positive, directions)
+        return None if mask else Layout(len(positive), None, None, *_terms(directions, len(positive), len(positive)), edges)
+    return layout_of_pairs(positive, directions)
 
 
-def plan_pairs(positive: Tensor, directions: str) -> Plan:
+def layout_of_pairs(positive: Tensor, directions: str) -> Layout:
     """Each pair is a row and a column, those of positives first."""
     count = int(positive.sum())
     order = None if count == len(positive) else torch.argsort(positive.byte(), descending=True, stable=True)
-    return Plan(len(positive), order, order, *_terms(directions, count, count), Edges(count))
+    return Layout(len(positive), order, order, *_terms(directions, count, count), Edges(count))
 
 
-def plan_texts(positive: Tensor, left_ids: Tensor, right_ids: Tensor, directions: str, *, mask: bool, merge: bool) -> Plan | None:
-    """As `plan_pairs`, knowing which texts are equal; None where no text has few partners (see `_tags`).
+def layout_of_texts(
+    positive: Tensor, left_ids: Tensor, right_ids: Tensor, directions: str, *, mask: bool, merge: bool
+) -> Layout | None:
+    """As `layout_of_pairs`, knowing which texts are equal; None where no text has few partners (see `_tags`).
 
     mask: known positives stay out of the sums, as `hide_known_positives` says. merge: a text is one row or column with
     the number of its copies, which needs their vectors to be equal.
@@ -100,12 +102,14 @@ def plan_texts(positive: Tensor, left_ids: Tensor, right_ids: Tensor, directions
         columns, column, column_terms = _merge(right, len(rights), known[1])
         edges = Edges(len(both), row[known[0]], column[known[1]], copies)
         counts = left.bincount()[left[rows]], right.bincount()[right[columns]]
-        plan = Plan(len(positive), rows, columns, *_terms(directions, row_terms, column_terms), edges, *counts, together=not mask)
+        layout = Layout(
+            len(positive), rows, columns, *_terms(directions, row_terms, column_terms), edges, *counts, together=not mask
+        )
     else:
-        plan = plan_pairs(positive, directions)
-    texts = left if plan.rows is None else left[plan.rows], right if plan.columns is None else right[plan.columns]
+        layout = layout_of_pairs(positive, directions)
+    texts = left if layout.rows is None else left[layout.rows], right if layout.columns is None else right[layout.columns]
     tags = _tags(known, texts, (len(lefts), len(rights)))
-    return None if tags is None else replace(plan, tags=tags)
+    return None if tags is None else replace(layout, tags=tags)
 
 
 def _terms(directions: str, left: int, right: int) -> tuple[int, int]:

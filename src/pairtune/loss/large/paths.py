@@ -12,8 +12,8 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from pairtune.loss.large.fused import FusedLoss, Setup
-from pairtune.loss.large.layout import Plan
+from pairtune.loss.large.fused import FusedLoss, FusedSetup
+from pairtune.loss.large.layout import Layout
 from pairtune.loss.terms import NORMALIZATIONS, without_autocast
 
 FUSE_FROM = {"cpu": 512, "cuda": 4096}  # pairs; below, the plain path is as fast, and can be captured in a CUDA graph
@@ -40,13 +40,15 @@ def suits(left: Tensor, right: Tensor) -> bool:
     )
 
 
-def fuse(left: Tensor, right: Tensor, temperature: float | Tensor, plan: Plan, normalize: str, divisor: float) -> Tensor | None:
-    """The sum of the plan's terms over the divisor; None where a CPU would have to look for maxima, which the plain path does."""
+def fuse(
+    left: Tensor, right: Tensor, temperature: float | Tensor, layout: Layout, normalize: str, divisor: float
+) -> Tensor | None:
+    """The sum of the layout's terms over the divisor; None where a CPU would need maxima: the plain path finds those."""
     capturing = left.is_cuda and torch.cuda.is_current_stream_capturing()
-    maximum = capturing or not _fits(plan, _reach(left, right, temperature, normalize))
+    maximum = capturing or not _fits(layout, _reach(left, right, temperature, normalize))
     if maximum and not left.is_cuda:
         return None
-    setup = Setup(plan, normalize, _operands(left, right), stored=not left.is_cuda, maximum=maximum, divisor=divisor)
+    setup = FusedSetup(layout, normalize, _operands(left, right), stored=not left.is_cuda, maximum=maximum, divisor=divisor)
     with without_autocast(left):
         found: Tensor = FusedLoss.apply(left, right, temperature, setup)
     return found
@@ -69,6 +71,6 @@ def _reach(left: Tensor, right: Tensor, temperature: float | Tensor, normalize: 
         return longest / float(temperature)
 
 
-def _fits(plan: Plan, reach: float) -> bool:
+def _fits(layout: Layout, reach: float) -> bool:
     """Can 2^S be summed without a shift? A sum has at most m entries; where rows have counts, it is taken times that count."""
-    return reach / math.log(2) + math.log2(plan.pairs) * (1 if plan.row_counts is None else 2) <= EXPONENT
+    return reach / math.log(2) + math.log2(layout.pairs) * (1 if layout.row_counts is None else 2) <= EXPONENT

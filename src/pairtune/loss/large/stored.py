@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from pairtune.loss.large.layout import Plan
+from pairtune.loss.large.layout import Layout
 
 LARGEST = 126  # 2 to this is still a float32
 STRIP = 512  # rows at a time: a strip stays in the cache between its product, its exponentials and its sums
@@ -19,12 +19,12 @@ class Stored:
     kept: the strips of E, filled by `sums` and read by `gradients`; None when no gradient is wanted.
     """
 
-    def __init__(self, plan: Plan, q: Tensor, a: Tensor, kept: list[Tensor] | None) -> None:
-        self.plan, self.q, self.a, self.keep = plan, q, a, kept is not None
+    def __init__(self, layout: Layout, q: Tensor, a: Tensor, kept: list[Tensor] | None) -> None:
+        self.layout, self.q, self.a, self.keep = layout, q, a, kept is not None
         self.kept = kept or []
 
     def sums(self) -> tuple[Tensor, Tensor]:
-        """log₂ Σ 2^S over each row and each column, without what the plan leaves out. (U,) and (V,)."""
+        """log₂ Σ 2^S over each row and each column, without what the layout leaves out. (U,) and (V,)."""
         by_row, by_column = self.q.new_zeros(len(self.q)), self.a.new_zeros(len(self.a))
         for rows, columns in self._strips():
             entries = self._entries(rows, columns)
@@ -48,20 +48,20 @@ class Stored:
         return by_q, by_a
 
     def _strips(self) -> Iterator[tuple[slice, slice]]:
-        for rows, columns in self.plan.regions():
+        for rows, columns in self.layout.regions():
             for start in range(rows.start, rows.stop, STRIP):
                 yield slice(start, min(start + STRIP, rows.stop)), columns
 
     def _entries(self, rows: slice, columns: slice) -> Tensor:
         entries = self.q[rows] @ self.a[columns].T
-        if self.plan.row_counts is not None and self.plan.column_counts is not None:
-            entries += self.plan.row_counts[rows, None].log2() + self.plan.column_counts[columns].log2()
+        if self.layout.row_counts is not None and self.layout.column_counts is not None:
+            entries += self.layout.row_counts[rows, None].log2() + self.layout.column_counts[columns].log2()
         entries.exp2_()
-        if self.plan.tags is None:
+        if self.layout.tags is None:
             entries.diagonal(rows.start - columns.start).zero_()
             return entries
-        for row_tag in self.plan.tags[0]:
-            for column_tag in self.plan.tags[1]:
+        for row_tag in self.layout.tags[0]:
+            for column_tag in self.layout.tags[1]:
                 entries.masked_fill_(row_tag[rows, None] == column_tag[columns], 0)
         return entries
 

@@ -12,7 +12,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from pairtune.loss.large.fused import LN2, STEP
 from pairtune.loss.large.kernels import dot_rows, pull_rows, scale_rows, sum_tiles, weigh_tiles
-from pairtune.loss.large.layout import Plan
+from pairtune.loss.large.layout import Layout
 from pairtune.loss.large.stored import weigh
 
 SUM_ROWS = 16_384  # rows whose sums are taken at a time: the sums of single tiles are stored until they are added
@@ -38,16 +38,16 @@ class Tiled:
     maximum: subtract the true maximum of each tile's rows and columns; without it 2^S must not overflow.
     """
 
-    def __init__(self, plan: Plan, q: Tensor, a: Tensor, *, maximum: bool) -> None:
-        self.plan, self.q, self.a, self.maximum = plan, q, a, maximum
+    def __init__(self, layout: Layout, q: Tensor, a: Tensor, *, maximum: bool) -> None:
+        self.layout, self.q, self.a, self.maximum = layout, q, a, maximum
         self.kept: list[Tensor] = []  # nothing: tiles are computed again
-        self.biases = [None if count is None else count.float().log2() for count in (plan.row_counts, plan.column_counts)]
+        self.biases = [None if count is None else count.float().log2() for count in (layout.row_counts, layout.column_counts)]
         self.processors = torch.cuda.get_device_properties(q.device).multi_processor_count if q.is_cuda else 2
 
     def sums(self) -> tuple[Tensor, Tensor]:
-        """log₂ Σ 2^S over each row and each column, without what the plan leaves out. (U,) and (V,)."""
+        """log₂ Σ 2^S over each row and each column, without what the layout leaves out. (U,) and (V,)."""
         by_row, by_column = (torch.full((len(x),), -torch.inf, device=x.device) for x in (self.q, self.a))
-        for rows, columns in self.plan.regions(STEP):
+        for rows, columns in self.layout.regions(STEP):
             for part in _cut(rows, SUM_ROWS):
                 row_sums, column_sums = self._sum_block(part, columns)
                 torch.logaddexp2(by_row[part], row_sums, out=by_row[part])
@@ -92,7 +92,7 @@ class Tiled:
         """Blocks of P: as many rows as keep all processors busy in the product with a, as many columns as there is space."""
         tall = min(128 * max(1, self.processors // cdiv(self.q.shape[1], 256)), 8_448)
         wide = max(STEP, WEIGHT_BYTES // self.q.itemsize // tall // STEP * STEP)
-        for rows, columns in self.plan.regions(STEP):
+        for rows, columns in self.layout.regions(STEP):
             for part in _cut(columns, wide):
                 for strip in _cut(rows, tall):
                     yield strip, part
@@ -102,7 +102,7 @@ class Tiled:
         height, width = _height(rows), _height(columns)
         tiles = cdiv(height, config["BM"]) * cdiv(width, config["BN"])
         grid = (min(tiles, self.processors * config.pop("PER")),)
-        tags = self.plan.tags
+        tags = self.layout.tags
         described = [TensorDescriptor.from_tensor(self.q[rows], [config["BM"], config["BK"]])]
         described += [TensorDescriptor.from_tensor(self.a[columns], [config["BN"], config["BK"]])]
         if kernel == "weigh" and outputs[-1] is not None:
