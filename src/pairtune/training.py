@@ -46,9 +46,13 @@ def run(
     """
     from pairtune.encoders.ignoring import give_tokenizer, ignoring
     from pairtune.encoders.loading import load_encoder
+    from pairtune.sbert.card import name_base_model
     from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, write_evidence
 
+    if task is None:
+        refuse_borrowed_dev(recipe)
     task = task or load_task(recipe.task)
+    recipe = recipe.model_copy(update={"task": task.name})  # not the default's name in records of a user's own pairs
     folder, asked = RunFolder(out), ask_for(recipe, seed, task.fingerprint(recipe.extra_splits))
     check_free(out)
     folder.check(asked, resume=resume, overwrite=overwrite)
@@ -59,6 +63,7 @@ def run(
     for note in task.notes:
         say(f"{task.name}: {note}")
     model = load_encoder(recipe.encoder, recipe.stages[0].train.max_seq_length)
+    name_base_model(model, recipe.encoder)
     original = model.tokenizer
     tokenizer = ignoring(original, recipe.ignore) if recipe.ignore else original
     with folder.hold():  # not before all that can be refused has been
@@ -80,10 +85,24 @@ def run(
     return record
 
 
+def refuse_borrowed_dev(recipe: Recipe) -> None:
+    """Refuse to choose an epoch, and to report, on another task's pairs when `train.file` names the pairs to train on."""
+    named = next((stage.train.file for stage in recipe.stages if stage.train.file), "")
+    if named and "task" not in recipe.model_fields_set:
+        raise UserError(
+            f"train.file {named} holds pairs to train on, and dev and test would be those of {recipe.task}: give your own with "
+            f"--dev FILE --test FILE, or name a task in the recipe"
+        )
+
+
 def arrange(task: Task, recipe: Recipe, seed: int) -> Task:
     """The task with the dev that the recipe asks for. Refuses, before anything is written, what cannot be trained."""
     if recipe.dev != "given" and any(stage.train.file for stage in recipe.stages):
         raise UserError(f'dev = "{recipe.dev}" takes pairs of the task, and train.file may have them too: set dev = "given"')
+    if not len(task.train) and not all(stage.train.file for stage in recipe.stages):
+        raise UserError(f"task {task.name} has no pairs to train on: give them with --train FILE or --data FILE")
+    if not len(task.dev) or not len(task.test):
+        raise UserError(f"task {task.name} needs pairs for dev and for test: give both --dev FILE and --test FILE")
     if recipe.dev == "rotating":
         task = rotate_dev(task, seed)
     elif recipe.dev == "joined":
@@ -156,9 +175,10 @@ def train_stage(
 
     to_beat: the score on dev of the model as it is now, which is kept if no epoch has a higher one; None: an epoch is kept.
     """
+    from pairtune.encoders.lengths import describe_cut
     from pairtune.sbert.callbacks import Clock, Progress
     from pairtune.sbert.checkpoints import newest_usable_checkpoint
-    from pairtune.sbert.trainer import make_trainer
+    from pairtune.sbert.trainer import make_trainer, texts_of
     from pairtune.sbert.watch import Watch
 
     done = folder / "trained.json"
@@ -168,6 +188,8 @@ def train_stage(
     stage, first = recipe.stages[number - 1], Beginning(model) if to_beat is not None else None
     model.max_seq_length = stage.train.max_seq_length or model.max_seq_length
     dataset = training_dataset(model, task, stage, seed)
+    if not stage.train.file and (cut := describe_cut(model, texts_of(dataset))):
+        say(f"{task.name}: {cut}; train.max_seq_length says how many are read")
     clock = Clock(pairs_per_epoch=len(dataset))
     watch = Watch(clock, stage.loss.positive_above)
     progress = Progress(clock, title=f"stage {number} of {len(recipe.stages)}" if len(recipe.stages) > 1 else "training")

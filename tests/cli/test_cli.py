@@ -175,6 +175,23 @@ def test_evaluate_scores_the_whole_file_and_says_what_it_saw(tmp_path, tiny_enco
     assert both["F1"] == both["F1@best"], "the threshold comes from --dev, here the same pairs"
 
 
+def test_a_file_to_train_on_goes_with_ones_own_dev_and_test(tmp_path, tiny_encoder):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for name in ("train", "dev", "test"):
+        texts = [f"{name} {row}" for row in range(20)]
+        pq.write_table(pa.table({"left": texts, "right": [f"a {text}" for text in texts]}), tmp_path / f"{name}.parquet")
+    file = ["--set", f"train.file={tmp_path / 'train.parquet'}", "--set", "train.columns=['left', 'right']"]
+    held_out = ["--dev", tmp_path / "dev.parquet", "--test", tmp_path / "test.parquet", "--model", tiny_encoder]
+    quick = ["--set", "train.epochs=1", "--out", tmp_path / "run", "--json"]
+    found = json.loads(call("train", "own/positives", *file, *held_out, *quick))
+    record = json.loads((tmp_path / "run" / "seed-1" / "record.json").read_text())
+    assert record["task"] == "dev" and record["pairs"] == {"train": 20, "dev": 20, "test": 20} and found["metric"] == "HP@1"
+    result = CliRunner().invoke(app, ["train", *map(str, held_out), "--out", str(tmp_path / "none")])
+    assert "task dev has no pairs to train on: give them with --train FILE" in str(result.exception)
+
+
 def test_several_files_of_data_are_all_scored(tmp_path, tiny_encoder):
     for name in ("one", "two"):
         (tmp_path / f"{name}.csv").write_text("left,right\n" + "".join(f"{name} {i},a {name} {i}\n" for i in range(9)))
@@ -241,7 +258,10 @@ def test_settings_are_printed_with_what_they_are():
         (["train", "own/labelled", "--seeds", "-1"], "whole numbers from 0 on"),
         (["evaluate", "minilm", "stdlib", "--left", "q"], "--left is about pairs of your own: give them with --data FILE"),
         (["evaluate", "minilm", "--data", "a.csv", "--test", "b.csv"], "--data and --test both name the pairs to score"),
-        (["train", "--test", "b.csv"], "--dev and --test go with --train FILE or --data FILE"),
+        (
+            ["train", "own/positives", "--set", "train.file=pairs.parquet"],
+            "train.file pairs.parquet holds pairs to train on, and dev and test would be those of stdlib: give your own",
+        ),
         (["train", "--data", "a.csv", "--train", "b.csv"], "--data and --train both name the pairs to train on"),
         (["score", "minilm"], "nothing to score: give both --left TEXT and --right TEXT, or a file"),
         (["score", "minilm", "--left", "a"], "nothing to score"),

@@ -67,9 +67,7 @@ class OwnData:
         if not self.given:
             self.refuse_loose_options()
             return None
-        if not self.files:
-            raise UserError("--dev and --test go with --train FILE or --data FILE, the pairs to train on")
-        return self._read(self.files, self.dev, self.test)
+        return self._read(self.files or None, self.dev, self.test)
 
     def read_whole(self) -> Task | None:
         """The task to score: all pairs of --data or --test are its test split, those of --dev its dev split."""
@@ -113,7 +111,7 @@ class OwnData:
         """How a run on these pairs is called."""
         from pairtune.data.formats import stem_of
 
-        return stem_of(Path(self.files[0])).replace("*", "").strip("-_. ") or "own"
+        return stem_of(Path([*self.files, *(self.test or ()), *(self.dev or ())][0])).replace("*", "").strip("-_. ") or "own"
 
 
 def takes_data(command: Callable[..., None]) -> Callable[..., None]:

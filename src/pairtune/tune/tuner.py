@@ -18,6 +18,7 @@ from pairtune.progress import say
 from pairtune.runs.folder import write_whole
 from pairtune.runs.recipe import Recipe, make_recipe
 from pairtune.runs.record import Run
+from pairtune.runs.toml import write_toml
 from pairtune.tune.budget import Budget
 from pairtune.tune.folds import without_test
 from pairtune.tune.job import encoder_name
@@ -25,7 +26,6 @@ from pairtune.tune.ledger import Ledger
 from pairtune.tune.queue import alone_in
 from pairtune.tune.racing import race
 from pairtune.tune.space import describe_changes
-from pairtune.tune.toml import write_toml
 from pairtune.tune.tuning import TUNING, Tuning, read_tuning
 
 JOURNAL = "tune.log"  # the storage, unless another is given

@@ -78,7 +78,7 @@ def _places(data: Path | None) -> list[Path]:
 
 def _info(name: str) -> TaskInfo:
     if name not in TASKS:
-        raise UserError(f"unknown task {name!r}; known: {', '.join(TASKS)}")
+        raise UserError(f"unknown task {name!r}; known: {', '.join(TASKS)}; your own pairs go with --data FILE")
     return TASKS[name]
 
 
