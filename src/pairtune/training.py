@@ -52,7 +52,8 @@ def run(
     if task is None:
         refuse_borrowed_dev(recipe)
     task = task or load_task(recipe.task)
-    recipe = recipe.model_copy(update={"task": task.name})  # not the default's name in records of a user's own pairs
+    if "task" not in recipe.model_fields_set:  # the default's name would stand in records of a user's own pairs
+        recipe = recipe.model_copy(update={"task": task.name})
     folder, asked = RunFolder(out), ask_for(recipe, seed, task.fingerprint(recipe.extra_splits))
     check_free(out)
     folder.check(asked, resume=resume, overwrite=overwrite)
