@@ -146,7 +146,7 @@ def test_an_index_is_kept_until_the_corpus_or_the_model_changes(tmp_path, tiny_e
 def test_inspect_shows_that_neighbors_make_harder_batches(tmp_path, tiny_encoder):
     words = ["--set", f'encoder="{tiny_encoder}"', "--set", "order.group=4", "--pairs", "300"]
     found = json.loads(call("inspect", "stdlib/demo", *words, "--json"))
-    assert found["examples"]["negative_similarity"] > found["uniform"]["negative_similarity"]
+    assert found["orders"]["examples"]["negative_similarity"] > found["orders"]["uniform"]["negative_similarity"]
     assert "group of" in call("inspect", "stdlib/demo", *words, env={"COLUMNS": "200"})
 
 
@@ -211,7 +211,11 @@ def test_inspect_looks_at_ones_own_pairs_without_a_recipe(tmp_path, tiny_encoder
     path = tmp_path / "mine.csv"
     path.write_text("left,right\n" + "".join(f"question {word},answer {word}\n" for word in range(60)))
     words = ["--set", f'encoder="{tiny_encoder}"']
-    assert "own/positives: 48 pairs in batches of" in call("inspect", "--data", path, *words, env={"COLUMNS": "200"})
+    said = call("inspect", "--data", path, *words, env={"COLUMNS": "200"})
+    assert "own/positives: 48 pairs in batches of" in said
+    for finding in ("every pair is positive", "0 pairs of test are in train too", "tokens (95 %", "for a training here"):
+        assert finding in said
+    assert "for a training here" not in call("inspect", "--data", path, *words, "--no-trial")
     result = CliRunner().invoke(app, ["inspect"])
     assert isinstance(result.exception, UserError) and "nothing to inspect: name a recipe" in str(result.exception)
 

@@ -113,9 +113,9 @@ def test_a_second_stage_does_not_see_it_either(tmp_path, tiny_encoder, small_tas
 
 
 def test_batches_are_inspected_as_they_are_trained_on(tiny_encoder, small_task, linked_task):
-    _, plain = inspect_recipe(small_recipe(tiny_encoder), small_task)
-    _, ignored = inspect_recipe(small_recipe(tiny_encoder, ignore=[LINK]), linked_task)
-    _, seen = inspect_recipe(small_recipe(tiny_encoder), linked_task)
+    plain = inspect_recipe(small_recipe(tiny_encoder), small_task).orders
+    ignored = inspect_recipe(small_recipe(tiny_encoder, ignore=[LINK]), linked_task).orders
+    seen = inspect_recipe(small_recipe(tiny_encoder), linked_task).orders
     assert ignored["original"].positive_similarity == pytest.approx(plain["original"].positive_similarity, abs=1e-5)
     assert abs(seen["original"].positive_similarity - plain["original"].positive_similarity) > 1e-3
 

@@ -5,22 +5,24 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing, suppress
 from pathlib import Path
 
-import optuna
 import pytest
 
 import searches
 from pairtune.errors import UserError
 from pairtune.runs.recipe import read_recipe
 from pairtune.runs.record import read_records
-from pairtune.tune.ledger import Ledger
+from pairtune.tune.racing import TOO_SHORT
 from searches import TRAININGS, small_search
 
 PROGRAM = searches.__file__
+RESULTS, CLAIMS = "trial_intermediate_values", "trial_user_attributes WHERE key LIKE 'claim %'"
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +95,7 @@ def count_results(journal):
 def test_two_processes_share_a_search_in_a_database_and_neither_repeats_the_other(tmp_path, tiny_encoder):
     storage = f"sqlite:///{tmp_path / 'shared.db'}"
     helper = start_search(tiny_encoder, tmp_path / "helper", f"storage={storage}", "join")
-    while helper.poll() is None and not at_work(storage, tiny_encoder, done=2):
+    while helper.poll() is None and not at_work(tmp_path / "shared.db", done=2):
         time.sleep(0.05)
     helper.send_signal(signal.SIGSTOP)  # alive, and at a fold
     leader = start_search(tiny_encoder, tmp_path / "leader", f"storage={storage}")
@@ -107,13 +109,14 @@ def test_two_processes_share_a_search_in_a_database_and_neither_repeats_the_othe
     assert (tmp_path / "leader" / "model").exists() and not (tmp_path / "helper" / "model").exists()
 
 
-def at_work(storage, encoder, done):
-    """Whether somebody trains a fold, after so many results."""
-    if not Path(storage.removeprefix("sqlite:///")).exists():
+def at_work(database, done):
+    """Whether a process trains a fold, after so many results; read without Optuna, which would set the database up."""
+    if not database.exists():
         return False
-    names = optuna.get_all_study_names(storage)
-    entries = Ledger.open(storage, names[0]).entries() if names else []
-    return sum(len(one.scores) for one in entries) >= done and any(one.claimed for one in entries)
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection, suppress(sqlite3.OperationalError):
+        results, claims = (connection.execute(f"SELECT count(*) FROM {what}").fetchone()[0] for what in (RESULTS, CLAIMS))
+        return results >= done and claims > results
+    return False  # its tables are being made
 
 
 def count_said(said):
@@ -133,6 +136,12 @@ def test_a_search_that_has_ended_is_kept(tiny_encoder, whole):
     with pytest.raises(UserError, match="a search that has ended"):
         small_search(tiny_encoder, whole.folder)
     assert small_search(tiny_encoder, whole.folder, resume=True).run == whole.run
+
+
+def test_without_time_for_a_race_the_start_is_trained(tmp_path, tiny_encoder, whole):
+    short = small_search(tiny_encoder, tmp_path / "run", most_trainings=5)
+    assert short.tuning.trainings == 0 and short.tuning.notes == [TOO_SHORT]
+    assert short.run.after["test"] and short.run.recipe["stages"][0]["loss"]["kind"] == "pearson"
 
 
 def test_a_search_needs_a_limit(tmp_path, tiny_encoder):

@@ -1,4 +1,4 @@
-"""Training and what comes before it: train, recipes, inspect, demo."""
+"""Training and what comes before it: train, recipes, demo."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ import typer
 from pairtune.cli.common import (
     JsonFlag,
     app,
-    choose_task,
     parse_seeds,
-    say_notes,
     screen,
     stop,
 )
@@ -90,36 +88,6 @@ def recipes(
         print(find_recipe(name).read_text(encoding="utf-8").rstrip())
     else:
         print("\n".join(shipped_recipes()))
-
-
-@app.command()
-@takes_data
-def inspect(
-    recipe: Annotated[
-        str | None, typer.Argument(help="A .toml file, or a shipped recipe such as cqa-a/bsc; with --data it may be left out.")
-    ] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: order.group=4")] = None,
-    pairs: Annotated[int, typer.Option(help="Look at that many training pairs, 0 for all.")] = 5000,
-    own: OwnData = OwnData(),  # noqa: B008
-    as_json: JsonFlag = False,
-) -> None:
-    """Show what the batches of each order are like, before training anything."""
-    from pairtune.data.inspection import inspect_recipe
-    from pairtune.report.orders import describe_hardest, summarize_orders, table_of_orders
-
-    task = own.read()
-    say_notes(task)
-    chosen = choose_recipe(recipe, task, settings or (), "inspect")
-    material, found = inspect_recipe(chosen, task or choose_task(chosen.task, None), pairs)
-    if as_json:
-        print(json.dumps(summarize_orders(found)))
-        return
-    screen.print(
-        table_of_orders(found, f"{chosen.name}: {len(material):,} pairs in batches of {chosen.stages[0].train.batch_size}")
-    )
-    for name, one in found.items():
-        if one.hardest:  # a plain order has no groups
-            print(f"\nhardest groups by {name}\n{describe_hardest(one, material.left, material.right)}")
 
 
 @app.command()

@@ -1,21 +1,67 @@
-"""What the batches of a recipe would be like under each order, before anything is trained."""
+"""What an encoder meets in the pairs of a recipe before anything is trained: lengths, likely false negatives, batches."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pairtune.data.material import training_pairs
 from pairtune.data.pairs import PairSet, Task
+from pairtune.data.profile import MEASURED_TEXTS, spread
 from pairtune.encoders.embedding import encode
 from pairtune.encoders.ignoring import give_tokenizer, ignoring
 from pairtune.encoders.loading import load_encoder
 from pairtune.ordering import CONTROLS, ORDERINGS, Side, epoch_seed, order_pairs
-from pairtune.ordering.hardness import Inspection, inspect_batches
+from pairtune.ordering.hardness import FALSE_NEGATIVE_MARGIN, Inspection, inspect_batches
+from pairtune.ordering.nearest import normalize
 from pairtune.runs.recipe import OrderSettings, Recipe
 
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
-def inspect_recipe(recipe: Recipe, task: Task, at_most: int = 0) -> tuple[PairSet, dict[str, Inspection]]:
-    """The training pairs of the first stage, and for every order what its first epoch would meet.
+ROWS = 1024  # anchors that are compared with all right texts at a time
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Tokens of the texts: median, 95 % quantile, longest. limit: what the recipe keeps. cut: the share of texts beyond it."""
+
+    median: float
+    high: float
+    longest: int
+    limit: int
+    cut: float
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A text of another pair that the encoder finds closer to the left text than its own right text: maybe a right answer too.
+
+    row, other: the pairs. own, similarity: the cosines of the left text with its own right text and with the other one.
+    """
+
+    row: int
+    other: int
+    own: float
+    similarity: float
+
+
+@dataclass(frozen=True)
+class Seen:
+    """pairs: what was looked at. orders: the batches of each. rivals: the clearest ones first; anchors_with_rivals: a share."""
+
+    pairs: PairSet
+    orders: dict[str, Inspection]
+    lengths: Lengths
+    rivals: tuple[Rival, ...]
+    anchors_with_rivals: float
+
+
+def inspect_recipe(recipe: Recipe, task: Task, at_most: int = 0) -> Seen:
+    """The training pairs of the first stage, as the encoder sees them as it comes.
 
     at_most: look at that many of the pairs only, 0 for all.
     """
@@ -26,21 +72,82 @@ def inspect_recipe(recipe: Recipe, task: Task, at_most: int = 0) -> tuple[PairSe
     pairs = training_pairs(model, task, stage, np.random.default_rng([seed, 1]))
     if 0 < at_most < len(pairs):
         pairs = pairs.take(range(at_most))
-    left = encode(model, pairs.left, "encoding left texts")
-    right = encode(model, pairs.right, "encoding right texts")
+    left, right = (encode(model, texts, "encoding texts") for texts in (pairs.left, pairs.right))
+    positive = pairs.positives(stage.loss.positive_above)
+    rivals, share = find_rivals(pairs, left, right, positive)
+    return Seen(pairs, look_at_orders(recipe, pairs, left, right, positive), measure_lengths(model, pairs), rivals, share)
+
+
+def look_at_orders(
+    recipe: Recipe, pairs: PairSet, left: np.ndarray, right: np.ndarray, positive: np.ndarray
+) -> dict[str, Inspection]:
+    """For every order, what its first epoch would meet."""
+    stage, seed = recipe.stages[0], recipe.seeds[0]
     sides = {"left": Side.of(pairs.left, pairs.right), "right": Side.of(pairs.right, pairs.left)}
     ordered = sides[stage.order.side]
     _, first = np.unique(ordered.text, return_index=True)
     ordered = ordered.encoded((left if stage.order.side == "left" else right)[first], np.einsum("ij,ij->i", left, right))
     texts = sides["left"].text, sides["left"].other
-    positive = pairs.positives(stage.loss.positive_above)
     orders = {name: order_pairs(ordered, settings_of(name, stage.order), epoch_seed(seed, 0)) for name in ORDERINGS}
-    return pairs, {
-        name: inspect_batches(order, stage.train.batch_size, left, right, *texts, positive) for name, order in orders.items()
-    }
+    return {name: inspect_batches(order, stage.train.batch_size, left, right, *texts, positive) for name, order in orders.items()}
 
 
 def settings_of(order: str, settings: OrderSettings) -> OrderSettings:
     """The recipe's settings for another order, without the controls that it does not heed."""
     unheeded = {name: OrderSettings.model_fields[name].default for name in CONTROLS if name not in ORDERINGS[order].controls}
     return settings.model_copy(update={"by": order, **unheeded})
+
+
+def measure_lengths(model: SentenceTransformer, pairs: PairSet) -> Lengths:
+    """The tokens of the texts, or of a sample of them, and what the model's limit leaves out."""
+    texts = spread((*pairs.left, *pairs.right), MEASURED_TEXTS)
+    counts = np.array(count_tokens(model, texts))
+    limit = int(model.max_seq_length or counts.max(initial=0))
+    return Lengths(
+        median=float(np.median(counts)),
+        high=float(np.quantile(counts, 0.95)),
+        longest=int(counts.max()),
+        limit=limit,
+        cut=float((counts > limit).mean()),
+    )
+
+
+def count_tokens(model: SentenceTransformer, texts: Sequence[str]) -> list[int]:
+    """Of whole texts, the marks at their ends included."""
+    found = model.tokenizer(list(texts), truncation=False, padding=False, verbose=False)
+    return [len(one) for one in found["input_ids"]]
+
+
+def find_rivals(
+    pairs: PairSet, left: np.ndarray, right: np.ndarray, positive: np.ndarray, margin: float = FALSE_NEGATIVE_MARGIN
+) -> tuple[tuple[Rival, ...], float]:
+    """For each positive pair the right text of another one that is closest to its left text, if it beats its own by the margin.
+
+    The clearest ones first, and the share of positive pairs that have one. Texts that are a positive pair anyway do not count.
+    """
+    left, right = normalize(left), normalize(right)
+    known = set(zip(np.array(pairs.left, object)[positive], np.array(pairs.right, object)[positive], strict=True))
+    own = np.einsum("ij,ij->i", left, right)
+    anchors = np.flatnonzero(positive)
+    found = [
+        Rival(row, other, float(own[row]), similarity)
+        for row, other, similarity in _closest(left, right, anchors, pairs, known)
+        if similarity > own[row] + margin
+    ]
+    found.sort(key=lambda one: one.own - one.similarity)
+    return tuple(found), len(found) / max(1, len(anchors))
+
+
+def _closest(
+    left: np.ndarray, right: np.ndarray, anchors: np.ndarray, pairs: PairSet, known: set[tuple[str, str]]
+) -> Iterator[tuple[int, int, float]]:
+    """For each anchor the closest right text that is not known to go with it, and not the left text itself."""
+    for start in range(0, len(anchors), ROWS):
+        rows = anchors[start : start + ROWS]
+        similarity = left[rows] @ right.T  # (rows, N)
+        for row, line in zip(rows.tolist(), similarity, strict=True):
+            for other in np.argsort(-line)[:ROWS].tolist():
+                text = pairs.right[other]
+                if text != pairs.left[row] and (pairs.left[row], text) not in known:
+                    yield row, other, float(line[other])
+                    break

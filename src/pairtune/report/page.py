@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from pairtune.report.doubts import find_doubts
 from pairtune.report.heatmap import MARKS, marked_cells, plot_batch
 from pairtune.report.plots import (
     HARDNESS,
@@ -86,6 +87,7 @@ def render(shown: Sequence[Shown]) -> str:
         marks={name: (color, edge) for name, (_, color, edge) in MARKS.items()},
         batches=[(one.label, batches(one)) for one in shown if snapshots(one)],
         examples=[(one.label, find_examples(one.evidence)) for one in shown],
+        doubts=[(one.label, found) for one in shown if (found := find_doubts(one.evidence))],
         style=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
         script=Markup((TEMPLATES / "page.js").read_text(encoding="utf-8")),
         plotly=packed_plotly(),

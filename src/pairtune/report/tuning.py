@@ -69,6 +69,8 @@ def describe_choice(tuning: Tuning) -> str:
     """What was chosen and how sure that is, in two sentences."""
     winner = tuning.winner
     done = f"{len(tuning.tried)} candidates in {tuning.trainings} trainings, {describe_time(tuning.seconds)}."
+    if len(tuning.tried) == 1:
+        return f"{done} Chosen: the rules' choice; there was no time to try another."
     if not winner.changes:
         return f"{done} Chosen: the rules' choice; no other candidate was clearly better."
     gain = f"{tuning.metric} {format_gain(winner)} over the rules' choice on {winner.folds} held-out parts"

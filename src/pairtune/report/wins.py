@@ -103,8 +103,8 @@ def _of_pairs(evidence: Evidence, tested: Judged, count: int) -> Examples:
     Places, not scores: a training may move all cosines without putting any pair before another.
     """
     label = np.array(tested.label)
-    target = _places(label) if len(np.unique(label)) > 2 else (label > evidence.positive_above).astype(float)
-    then, now = (np.abs(_places(np.array(outcome.score)) - target) for outcome in (tested.before, tested.after))
+    target = places(label) if len(np.unique(label)) > 2 else (label > evidence.positive_above).astype(float)
+    then, now = (np.abs(places(np.array(outcome.score)) - target) for outcome in (tested.before, tested.after))
     gain = then - now
     wins = [row for row in np.argsort(-gain, kind="stable")[:count] if gain[row] > 0]
 
@@ -117,6 +117,6 @@ def _of_pairs(evidence: Evidence, tested: Judged, count: int) -> Examples:
     return Examples([example(row) for row in wins], [example(row) for row in np.argsort(-now, kind="stable")[:count]])
 
 
-def _places(values: np.ndarray) -> np.ndarray:
+def places(values: np.ndarray) -> np.ndarray:
     """(N,) the rank of each value, from 0 for the lowest to 1 for the highest, ties sharing their mean."""
     return (rankdata(values) - 1) / max(len(values) - 1, 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 STARTUP = 10  # candidates before the sampler believes what it has seen
+OPENINGS = 5  # attempts to open a database, a second apart
 DRAWS = 20  # attempts to find a candidate that was not tried before
 
 
@@ -55,25 +57,20 @@ class Ledger:
     def open(cls, storage: str | Path, name: str) -> Ledger:
         """The search of this name in a journal file, or in a database, given by its URL."""
         import optuna
-        from optuna.storages import BaseStorage, JournalStorage
-        from optuna.storages.journal import JournalFileBackend
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        place: str | BaseStorage
-        if is_url(storage):
-            place = str(storage)
-        else:
-            Path(storage).parent.mkdir(parents=True, exist_ok=True)
-            place = JournalStorage(JournalFileBackend(os.fspath(storage)))
-        try:
-            study = optuna.create_study(study_name=name, storage=place, direction="maximize", load_if_exists=True)
-        except Exception as problem:
-            reason = str(problem).splitlines()[0]
-            raise UserError(
-                f"--storage {storage}: the search cannot be opened ({reason}); give a file, or a URL such as sqlite:///tune.db "
-                f"or postgresql://host/name"
-            ) from problem
-        return cls(study)
+        for attempt in range(1, OPENINGS + 1):
+            try:
+                return cls(_create(storage, name))
+            except Exception as problem:
+                if attempt == OPENINGS or not _may_pass(problem):
+                    reason = str(problem).splitlines()[0]
+                    raise UserError(
+                        f"--storage {storage}: the search cannot be opened ({reason}); give a file, or a URL such as "
+                        f"sqlite:///tune.db or postgresql://host/name"
+                    ) from problem
+                time.sleep(1)
+        raise AssertionError("unreachable")
 
     def plan(self) -> dict[str, Any] | None:
         """What the first process has decided for all, once there is a first candidate."""
@@ -193,6 +190,26 @@ class Ledger:
         from optuna.trial import Trial
 
         return Trial(self._study, next(one._trial_id for one in self._trials() if one.number == entry.number))
+
+
+def _create(storage: str | Path, name: str) -> Study:
+    import optuna
+    from optuna.storages import BaseStorage, JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    place: str | BaseStorage = str(storage)
+    if not is_url(storage):
+        Path(storage).parent.mkdir(parents=True, exist_ok=True)
+        place = JournalStorage(JournalFileBackend(os.fspath(storage)))
+    return optuna.create_study(study_name=name, storage=place, direction="maximize", load_if_exists=True)
+
+
+def _may_pass(problem: Exception) -> bool:
+    """Whether it is the database that refused: another process may be making its tables."""
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy.exc import DBAPIError
+
+    return isinstance(problem, (DBAPIError, StorageInternalError))
 
 
 def is_url(storage: str | Path) -> bool:

@@ -15,14 +15,16 @@ from pairtune.runs.recipe import Recipe
 from pairtune.tune.budget import Budget, Speed, fit_pairs
 from pairtune.tune.folds import MOST_DEV, limit, without_test
 from pairtune.tune.job import Job
+from pairtune.tune.race import ENOUGH
 from pairtune.tune.worker import Setup, attempt
 
 TRIAL_PAIRS = 512  # of the short training that shows how fast this machine is
 FEW_FOLDS, MANY_FOLDS, MANY_TRAININGS = 5, 10, 60  # ten folds only where so many trainings can be made
+FEWEST_TRAININGS = ENOUGH + 2  # with fewer no candidate could win
 
 
 class Plan(BaseModel):
-    """pairs: a fold trains on at most so many, 0 for all. folds: at most so many of them.
+    """pairs: a fold trains on at most so many, 0 for all. folds: at most so many of them; 0: no race.
 
     reasons: why the base is what it is. notes: what was done to fit the time.
     """
@@ -48,7 +50,7 @@ def make_plan(task: Task, base: Recipe, reasons: tuple[str, ...], budget: Budget
     whole, fold = (speed.seconds(count, epochs, dev) for count in (total, pairs or 0.9 * total))
     expected = min(max(0.0, seconds - whole) / fold, budget.trainings or inf)
     notes = [f"about {whole:.0f} s for a training on all pairs, {fold:.0f} s for one of a fold, by a short trial"]
-    if pairs:
+    if pairs and count_folds(expected):
         notes.append(
             f"the race trains on {pairs:,} of {total:,} pairs at a time, to fit about {expected:.0f} trainings in; "
             f"more minutes would use more pairs"
@@ -57,8 +59,16 @@ def make_plan(task: Task, base: Recipe, reasons: tuple[str, ...], budget: Budget
 
 
 def count_folds(trainings: float) -> int:
-    """How many folds a candidate may be judged by, when so many trainings can be made."""
+    """How many folds a candidate may be judged by, when so many trainings can be made; 0: there is no use in a race."""
+    if trainings < FEWEST_TRAININGS:
+        return 0
     return MANY_FOLDS if trainings >= MANY_TRAININGS else FEW_FOLDS
+
+
+def estimate_training(task: Task, recipe: Recipe, scratch: Path) -> float:
+    """The seconds that a training of the recipe takes on this machine, dev and test included."""
+    epochs = sum(stage.train.epochs for stage in recipe.stages)
+    return measure_speed(task, recipe, scratch).seconds(len(task.train), epochs, len(task.dev) + len(task.test) / epochs)
 
 
 def measure_speed(task: Task, base: Recipe, scratch: Path) -> Speed:

@@ -25,20 +25,24 @@ from pairtune.tune.space import Space
 from pairtune.tune.tuning import Tried, Tuning
 from pairtune.tune.worker import Setup, attempt
 
+TOO_SHORT = "too little time to compare candidates: the rules' choice is trained; give more minutes"
+
 
 def race(task: Task, base: Recipe, reasons: tuple[str, ...], ledger: Ledger, budget: Budget, out: Path, leads: bool) -> Tuning:
     """Race candidates until the budget is used. leads: this process ends the race for all others too."""
     with scratch_folder(out) as scratch:
         plan = agree(task, base, reasons, ledger, budget, scratch)
         space, folds = Space.around(plan.base, task.kind), make_folds(task, plan.pairs, plan.folds)
-        notes = [*plan.notes, f"judged by {folds}"]
+        judged = f"judged by {folds}" if plan.folds else TOO_SHORT
+        notes = [*plan.notes, judged]
         for line in (*plan.reasons, *notes):
             say(line)
         total = len(task.train) + len(task.dev)
         course = Course(ledger, space, folds, replace(budget, last=total / (plan.pairs or 0.9 * total)), task.metric)
         if leads:
             ledger.close(False)
-        run_course(course, Setup(scratch, folds, threads_for(budget.jobs, budget.jobs), checkpoints=False), budget.jobs)
+        if plan.folds:
+            run_course(course, Setup(scratch, folds, threads_for(budget.jobs, budget.jobs), checkpoints=False), budget.jobs)
         if leads:
             ledger.close()
     return describe_race(task, course, plan, notes, budget)

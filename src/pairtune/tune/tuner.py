@@ -118,7 +118,7 @@ def finish(task: Task, folder: Path, tuning: Tuning) -> Tuned:
     write_toml(folder / RECIPE, recipe)
     winner = tuning.winner
     against = f"{winner.gain:+.4f} against the rules' choice on {winner.folds} folds"
-    found = against if winner.changes else "nothing was clearly better"
+    found = against if winner.changes else "nothing else was clearly better"
     say(f"chosen after {tuning.trainings} trainings: {describe_changes(winner.changes)} ({found}); now training it")
     runs = train(recipe, out=folder, task=task, resume=True)
     return Tuned(folder, tuning, runs[0])
@@ -130,7 +130,10 @@ def last_recipe(task: Task, tuning: Tuning) -> Recipe:
     If the race could not beat the encoder as it came, an epoch is chosen on dev, of which epoch 0 is one.
     """
     recipe = make_recipe({**tuning.recipe, "task": task.name, "name": "tuned"})
-    if tuning.gain_over_encoder <= 0:
+    gain = tuning.gain_over_encoder
+    if gain is None:
+        return recipe
+    if gain <= 0:
         say(f"no candidate was better than {recipe.encoder} as it came, on the held-out pairs")
         return recipe.model_copy(update={"select": "best"})
     joined = recipe.select != "best" and task.kind != "classification"

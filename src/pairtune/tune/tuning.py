@@ -67,10 +67,10 @@ class Tuning(BaseModel):
         return sum(len(one.scores) for one in self.tried)
 
     @property
-    def gain_over_encoder(self) -> float:
-        """The mean difference of the winner to the encoder as it came, on its folds."""
+    def gain_over_encoder(self) -> float | None:
+        """The mean difference of the winner to the encoder as it came, on its folds; None where it has none."""
         found = [score - self.before[fold] for fold, score in self.winner.scores.items()]
-        return sum(found) / len(found) if found else 0.0
+        return sum(found) / len(found) if found else None
 
 
 def read_tuning(folder: Path) -> Tuning:

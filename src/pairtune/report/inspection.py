@@ -1,0 +1,131 @@
+"""What was found in a user's pairs before training, in words and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from pairtune.data.findings import Findings
+from pairtune.data.pairs import Task
+from pairtune.data.profile import describe, profile
+from pairtune.report.orders import shorten, summarize_orders
+from pairtune.report.settings import describe_loss, describe_order, describe_schedule, describe_time
+from pairtune.runs.recipe import Recipe
+
+if TYPE_CHECKING:
+    from pairtune.data.inspection import Seen
+
+SHOWN = 5  # examples of each kind
+Lines = list[tuple[str, str]]  # heading, text
+
+
+def describe_data(task: Task, found: Findings) -> Lines:
+    """What the texts and labels alone say."""
+    return [
+        ("pairs", describe(profile(task))),
+        *(("read as", note) for note in task.notes),
+        ("labels", _describe_labels(found)),
+        ("repeated", f"{found.repeated:,} of {found.pairs:,} pairs repeat another, but for case, white space or direction"),
+        *_describe_oddities(found),
+        *(
+            (
+                f"{leak.split} and train",
+                f"{leak.pairs:,} pairs of {leak.split} are in train too{_warn(leak.pairs)}; so are {leak.left:.1%} of its left "
+                f"texts and {leak.right:.1%} of its right texts",
+            )
+            for leak in found.leaks
+        ),
+    ]
+
+
+def describe_seen(seen: Seen, recipe: Recipe) -> Lines:
+    """What the encoder says."""
+    lengths, pairs = seen.lengths, seen.pairs
+    cut = f"{lengths.cut:.1%} of the texts are longer than {lengths.limit} tokens and are cut"
+    advice = "; raise train.max_seq_length if their ends matter" if lengths.cut > 0.05 else ""
+    lines = [
+        ("lengths", f"{lengths.median:.0f} tokens (95 %: {lengths.high:.0f}, longest {lengths.longest:,}); {cut}{advice}"),
+        (
+            "false negatives",
+            f"for {seen.anchors_with_rivals:.1%} of the positive pairs {recipe.encoder} finds a right text of another pair "
+            f"closer than their own: some of these may be right answers too",
+        ),
+    ]
+    lines += [
+        (
+            "",
+            f"{shorten(pairs.left[one.row])}  |  its own ({one.own:.2f}): {shorten(pairs.right[one.row])}  |  "
+            f"closer ({one.similarity:.2f}): {shorten(pairs.right[one.other])}",
+        )
+        for one in seen.rivals[:SHOWN]
+    ]
+    return lines
+
+
+def describe_default(recipe: Recipe, reasons: Sequence[str], seconds: float | None) -> Lines:
+    """What would be trained, why, and how long that would take here."""
+    stages = recipe.model_dump(mode="json")["stages"]
+    parts = [(describe_loss(one["loss"]), describe_order(one["order"]), describe_schedule(one["train"])) for one in stages]
+    said = "; then ".join(f"{loss}; batches: {order}; {schedule}" for loss, order, schedule in parts)
+    time = [] if seconds is None else [("time", f"about {describe_time(seconds)} for a training here, by a short trial")]
+    return [("recipe", f"{recipe.name}: {said}"), *(("why", reason) for reason in reasons), *time]
+
+
+def summarize_data(found: Findings, seen: Seen, seconds: float | None) -> dict[str, Any]:
+    """The figures for programs."""
+    texts = seen.pairs
+    return {
+        "data": asdict(found),
+        "lengths": asdict(seen.lengths),
+        "anchors_with_rivals": seen.anchors_with_rivals,
+        "rivals": [
+            {"left": texts.left[one.row], "own": texts.right[one.row], "closer": texts.right[one.other]}
+            for one in seen.rivals[:SHOWN]
+        ],
+        "orders": summarize_orders(seen.orders),
+        "seconds": seconds,
+    }
+
+
+def format_lines(lines: Lines) -> str:
+    """One line each, the headings in a column; the same heading is not said twice in a row.
+
+    >>> print(format_lines([("pairs", "two"), ("why", "a"), ("why", "b")]))
+    pairs  two
+    why    a
+           b
+    """
+    width = max(len(heading) for heading, _ in lines)
+    before, shown = None, []
+    for heading, text in lines:
+        shown.append(f"{'' if heading == before else heading:<{width}}  {text}")
+        before = heading
+    return "\n".join(shown)
+
+
+def _describe_labels(found: Findings) -> str:
+    if found.lowest == found.highest:
+        return "all the same: every pair is positive"
+    if not found.grades:
+        return f"from {found.lowest:g} to {found.highest:g}, many different ones"
+    return ", ".join(f"{grade:g}: {count:,} ({count / found.pairs:.0%})" for grade, count in found.grades.items())
+
+
+def _describe_oddities(found: Findings) -> Lines:
+    lines = []
+    if found.contradictions:
+        lines.append(("contradictions", f"{len(found.contradictions):,} pairs occur with labels that contradict each other"))
+        lines += [
+            ("", f"{' and '.join(f'{grade:g}' for grade in one.grades)}: {shorten(one.left)}  |  {shorten(one.right)}")
+            for one in found.contradictions[:SHOWN]
+        ]
+    if found.identical:
+        lines.append(("identical", f"{found.identical:,} pairs are a text and itself: there is nothing to learn from them"))
+    if found.empty:
+        lines.append(("empty", f"{found.empty:,} texts are empty or white space"))
+    return lines
+
+
+def _warn(pairs: int) -> str:
+    return " (take them out of train: they are too easy)" if pairs else ""
