@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lab.pairs import Labels, pair_worths, read_labels, read_pairs
 from lab.plan import record_key
 from lab.queries import read_queries
 from lab.settings import settings_key
@@ -22,10 +23,10 @@ Metric = tuple[str, str]  # its name, and the split it is taken from
 
 @dataclass(frozen=True)
 class Sample:
-    """The runs of one recipe with one encoder, by seed. queries: per-query scores of those that left them, (seeds, Q)."""
+    """The runs of one recipe with one encoder, by seed. items: what each test query or pair is worth, (seeds, items)."""
 
     runs: tuple[Run, ...]
-    queries: np.ndarray | None = None
+    items: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -65,6 +66,14 @@ class Book:
     def _queries(self) -> dict[str, np.ndarray]:
         return read_queries(self.results)
 
+    @cached_property
+    def _pairs(self) -> dict[str, np.ndarray]:
+        return read_pairs(self.results)
+
+    @cached_property
+    def _labels(self) -> dict[str, Labels]:
+        return read_labels(self.results)
+
     @property
     def runs(self) -> list[Run]:
         """All records; of two for the same settings and seed, the later one."""
@@ -74,14 +83,22 @@ class Book:
         """The runs of these settings, whatever their names."""
         key = settings_key(recipe.model_copy(update={"encoder": encoder}))
         runs = tuple(run for _, run in sorted(self._runs.get(key, {}).items()))
-        found = [_centered(scores, run) for run in runs if (scores := self._queries.get(f"{key}-{run.seed}")) is not None]
-        whole = len(found) == sum("test" in run.after for run in runs) and len({len(scores) for scores in found}) == 1
+        found = [one for run in runs if (one := self._items_of(f"{key}-{run.seed}", run)) is not None]
+        whole = len(found) == sum("test" in run.after for run in runs) and len({len(one) for one in found}) == 1
         return Sample(runs, np.stack(found) if whole else None)
 
+    def _items_of(self, key: str, run: Run) -> np.ndarray | None:
+        """What each test query, or pair, of a run is worth in its main metric; None where the run did not leave that."""
+        test = run.after.get("test", {})
+        worths = self._queries.get(key)
+        if worths is None and key in self._pairs and run.task in self._labels:
+            worths = pair_worths(run.metric, self._pairs[key], self._labels[run.task], test.get("threshold"))
+        return None if worths is None else _centered(worths, test.get(run.metric))
 
-def _centered(scores: np.ndarray, run: Run) -> np.ndarray:
-    """The scores of a run's queries with the mean that its record has: cosines were rounded before, which makes ties."""
-    return scores + (run.after.get("test", {}).get(run.metric, scores.mean()) - scores.mean())
+
+def _centered(worths: np.ndarray, score: float | None) -> np.ndarray:
+    """With the mean that the record has: cosines were rounded before, which makes ties."""
+    return worths if score is None else worths + (score - worths.mean())
 
 
 def _valid_if_any(seeds: dict[int, Run]) -> dict[int, Run]:
@@ -92,11 +109,12 @@ def _valid_if_any(seeds: dict[int, Run]) -> dict[int, Run]:
 def compare(one: Sample, other: Sample, metric: Metric, share: float = 0.0) -> Difference | None:
     """How much higher `one` is; None where one of them has no score, or no valid one.
 
-    With scores per query of both, over queries and seeds; else over seeds alone. share: see `difference`.
+    Over test items (queries, or pairs) and seeds where both rows have the same items; else over seeds alone. share: see
+    `difference`.
     """
     if not one.scores(metric) or not other.scores(metric) or one.problem or other.problem:
         return None
     main = metric == (one.runs[0].metric, "test")
-    if main and one.queries is not None and other.queries is not None and one.queries.shape[1] == other.queries.shape[1]:
-        return difference(one.queries, other.queries, share)
+    if main and one.items is not None and other.items is not None and one.items.shape[1] == other.items.shape[1]:
+        return difference(one.items, other.items, share)
     return difference(np.array(one.scores(metric))[:, None], np.array(other.scores(metric))[:, None], share)

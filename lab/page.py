@@ -27,13 +27,13 @@ over n seeds, and in *best on dev* the seed that the paper would have reported; 
 are those of test unless a column says otherwise. *− paper* is our mean less the paper's figure: another encoder, and often other
 data, so that the order of the rows is what can be compared. {precision}
 
-*Order* compares a row with the one that comes next below it in the paper: ✓ surely above it here too, (✓) above it within the
-noise, (✗) below it within the noise, ✗ surely below it. *Surely*: the 95 % interval of the difference does not include 0; in the
-tables each comparison stands by itself, while verdicts are corrected for the number of comparisons. All intervals come from one
-bootstrap. It draws seeds, spread as Welch's t has it for so few, and test queries, the same for both rows. Where a score is
-no mean over queries (F1, Spearman) it draws seeds alone. *The encoder as it comes* is scored at the length of texts that dev
-prefers. Which recipe to take is in [choosing](../docs/choosing.md); what was tried, and failed, in the
-[experiments](experiments.md).
+*Order* compares a row with the one that comes next below it in the paper: ✓ surely above it here too, (✓) above it within
+the noise, (✗) below it within the noise, ✗ surely below it. *Surely*: the 95 % interval of the difference does not include
+0; in the tables each comparison stands by itself, while verdicts are corrected for the number of comparisons. All intervals
+come from one bootstrap. It draws seeds, spread as Welch's t has it for so few, and test queries, the same for both rows; for
+F1 and Spearman pairs instead of queries, where both rows left their cosines, and else seeds alone. *The encoder as it comes*
+is scored at the length of texts that dev prefers. Which recipe to take is in [choosing](../docs/choosing.md); what was
+tried, and failed, in the [experiments](experiments.md).
 
 The records come with the source, and what has one with scores on test is not trained again; to repeat the runs, name another
 folder:

@@ -5,12 +5,12 @@ They stand in results/queries/<encoder>.jsonl, one line per run, apart from the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from lab.lines import append_line, read_lines
 from pairtune.metrics import Gold, score_ranks, scores_per_item
 from pairtune.runs.evidence import Evidence
 
@@ -34,21 +34,9 @@ def score_queries(evidence: Evidence, metric: str) -> list[float] | None:
 
 def append_queries(path: Path, key: str, metric: str, scores: Sequence[float]) -> None:
     """Add one line: the key of the run, the metric and a score per query."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    line = json.dumps({"run": key, "metric": metric, "scores": scores}, separators=(",", ":"))
-    with path.open("a", encoding="utf-8") as file:
-        file.write(f"\n{line}" if path.stat().st_size and not path.read_bytes().endswith(b"\n") else line)
-        file.write("\n")
+    append_line(path, {"run": key, "metric": metric, "scores": scores})
 
 
 def read_queries(results: Path) -> dict[str, np.ndarray]:
-    """The scores of each run by its key, (Q,); of two lines for a run the later one; half a line is passed over."""
-    found = {}
-    for path in sorted((results / FOLDER).glob("*.jsonl")):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            try:
-                entry = json.loads(line)
-                found[entry["run"]] = np.array(entry["scores"], float)
-            except (ValueError, KeyError, TypeError):
-                continue
-    return found
+    """The scores of each run by its key, (Q,); of two lines for a run the later one."""
+    return {entry["run"]: np.array(entry["scores"], float) for entry in read_lines(results / FOLDER)}

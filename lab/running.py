@@ -1,10 +1,11 @@
-"""Train what has no record yet, many runs at once, and file what comes out: records, and the scores of test queries."""
+"""Train what has no record yet, many runs at once, and file what comes out: records, scores of test queries and pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from lab.pairs import append_pairs
 from lab.plan import job_key, record_key
 from lab.queries import FOLDER, append_queries, score_queries
 from lab.validity import problem_of
@@ -36,7 +37,7 @@ def reproduce(
 
 
 def filing(results: Path, out: Path) -> Callable[[Job, Run], None]:
-    """What takes the record of a finished run: the queries go first, because a record says that a run is finished."""
+    """What takes the record of a finished run: queries and pairs go first, because a record says that a run is finished."""
 
     def file_run(job: Job, run: Run) -> None:
         name = f"{encoder_name(job.recipe.encoder)}.jsonl"
@@ -44,6 +45,8 @@ def filing(results: Path, out: Path) -> Callable[[Job, Run], None]:
         scores = None if evidence is None else score_queries(evidence, run.metric)
         if scores is not None:
             append_queries(results / FOLDER / name, job_key(job), run.metric, scores)
+        if evidence is not None:
+            append_pairs(results, encoder_name(job.recipe.encoder), run.task, job_key(job), evidence)
         append_record(results / name, run)
 
     return file_run

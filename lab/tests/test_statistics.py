@@ -12,9 +12,9 @@ from scipy import stats
 MAP = ("MAP", "test")
 
 
-def sample(*scores, queries=None):
+def sample(*scores, items=None):
     runs = tuple(make_run("cqa-a/bsc", seed, score, score) for seed, score in enumerate(scores))
-    return Sample(runs, None if queries is None else np.array(queries, float))
+    return Sample(runs, None if items is None else np.array(items, float))
 
 
 def test_without_queries_the_interval_and_p_are_those_of_welchs_t():
@@ -31,7 +31,7 @@ def test_with_queries_the_interval_is_that_of_the_paired_differences():
     rng = np.random.default_rng(3)
     hard = rng.normal(size=400)  # some queries are hard for both: that must not count
     one, other = (np.repeat(hard + rng.normal(0.1, 0.3, size=(1, 400)), 2, axis=0) for _ in range(2))  # seeds that agree
-    found = compare(sample(0.7, queries=one + 0.05), sample(0.6, queries=other), MAP)
+    found = compare(sample(0.7, items=one + 0.05), sample(0.6, items=other), MAP)
     each = (one + 0.05 - other)[0]
     expected = stats.ttest_1samp(each, 0)
     assert found.high - found.low == pytest.approx(2 * 1.96 * each.std() / np.sqrt(400), rel=0.03)
@@ -52,7 +52,7 @@ def test_queries_and_seeds_both_count():
 def test_a_single_seed_is_never_surely_better_however_many_queries():
     rng = np.random.default_rng(3)
     one, other = rng.normal(0.9, 0.01, (1, 400)), rng.normal(0.1, 0.01, (1, 400))
-    found = compare(sample(0.9, queries=one), sample(0.1, queries=other), MAP)
+    found = compare(sample(0.9, items=one), sample(0.1, items=other), MAP)
     assert (found.low, found.high, found.p) == (-np.inf, np.inf, 1.0)
 
 
