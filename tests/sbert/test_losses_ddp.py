@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
+import ddp_worker
 from ddp_worker import CASES, backward, train
+from ranks import run_two_ranks
 
 pytestmark = pytest.mark.xdist_group("ddp")  # the two processes are started once
-
-WORKER = Path(__file__).parents[1] / "ddp_worker.py"
 
 
 @pytest.fixture(scope="module")
 def ranks(tiny_encoder, tmp_path_factory):
     """What each of two processes found."""
     out = tmp_path_factory.mktemp("ddp")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(WORKER), tiny_encoder, str(out)],
-            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        outputs = [process.communicate()[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    for process, output in zip(processes, outputs, strict=True):
-        assert process.returncode == 0, output[-4000:]
+    run_two_ranks(ddp_worker.__file__, tiny_encoder, out, logs=out)
     return [torch.load(out / f"{rank}.pt") for rank in range(2)]
 
 

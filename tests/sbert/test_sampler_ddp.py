@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -80,22 +78,10 @@ def main(encoder, folder):
 
 @pytest.fixture(scope="module")
 def ranks(tiny_encoder, tmp_path_factory):
+    from ranks import run_two_ranks
+
     folder = tmp_path_factory.mktemp("ddp")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, __file__, tiny_encoder, str(folder)]
-    processes = [
-        subprocess.Popen(command, env={**shared, "RANK": rank, "LOCAL_RANK": rank}, stderr=subprocess.PIPE, text=True)
-        for rank in ("0", "1")
-    ]
-    try:
-        errors = [process.communicate()[1] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(errors)
+    run_two_ranks(__file__, tiny_encoder, folder, logs=folder)
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]
 
 
