@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 LIKE_BERT = ("attention.output", "intermediate", "output")
+NORMS = ("input_layernorm", "post_attention_layernorm")
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,22 @@ ARCHITECTURES = {
     "xlm-roberta": Architecture(positions="after padding"),
     "distilbert": Architecture(layers="transformer.layer", parts=("ffn",)),
     "mpnet": Architecture(parts=("intermediate", "output"), positions="after padding", patch=patch_mpnet),
+    "albert": Architecture(layers="encoder.albert_layer_groups", parts=()),  # all layers are one, and compute in themselves
+    "modernbert": Architecture(layers="layers", parts=("mlp",), positions="rotary"),
+    "nomic_bert": Architecture(layers="layers", parts=("mlp",), positions="rotary"),
+    "gte": Architecture(layers="layers", parts=("mlp",), positions="rotary"),
+    "eurobert": Architecture(layers="layers", parts=("mlp", *NORMS), positions="rotary"),
+    "qwen3": Architecture(layers="layers", parts=("mlp", *NORMS), positions="rotary"),
+    "gemma3_text": Architecture(
+        layers="layers",
+        parts=("mlp", *NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm"),
+        positions="rotary",
+        why_not=lambda config: "its attention caps scores" if config.attn_logit_softcapping else None,
+    ),
 }
 
 AFTER = (Pooling, Normalize, Dense, Dropout, LayerNorm)
-POOLED = {"mean", "cls", "mean_sqrt_len_tokens"}
+POOLED = {"mean", "cls", "lasttoken", "max", "mean_sqrt_len_tokens"}
 
 
 def why_padded(model: SentenceTransformer) -> str | None:
@@ -93,6 +106,8 @@ def _why_not_after(modules: Sequence[nn.Module]) -> str | None:
             modes = {module.pooling_mode} if isinstance(module.pooling_mode, str) else set(module.pooling_mode)
             if modes - POOLED:
                 return f"it pools by {', '.join(sorted(modes - POOLED))}; known: {', '.join(sorted(POOLED))}"
+            if "max" in modes and any(isinstance(other, Dense | LayerNorm) for other in modules):
+                return "it pools by max before other layers, where texts without tokens have no gradient"
     return None
 
 
