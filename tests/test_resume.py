@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import shutil
 import signal
@@ -178,3 +179,38 @@ def test_a_finished_run_is_neither_lost_nor_done_again(tmp_path, words, undistur
     assert (out / "seed-1" / "record.json").stat().st_mtime_ns == before
     assert len(read_records(tmp_path / "results.jsonl")) == 1
     assert (out / "model" / "modules.json").exists()
+
+
+@pytest.mark.parametrize("megabytes", [50, 60, 100])
+def test_a_disk_that_is_full_later_is_said_in_words_too(tmp_path, words, capfd, megabytes):
+    """The weights have 53 MB, the state of the optimizer twice as much: either fails, or neither."""
+    with files_of_at_most(megabytes * 1_000_000):
+        assert "could not write to" in refusal(words, tmp_path / "run", capfd)
+
+
+def test_a_clock_that_was_set_back_costs_nothing(left_behind, words, undisturbed):
+    for checkpoint in newest_checkpoint(left_behind).parent.glob("checkpoint-*"):
+        os.utime(checkpoint, (4e9, 4e9))  # a day in 2096: what is written now looks older
+    finish(words, left_behind, "--resume")
+    assert_same_weights(left_behind / "model", undisturbed)
+
+
+def test_the_losses_of_the_epochs_are_the_same_after_a_resume(left_behind, words, undisturbed):
+    finish(words, left_behind, "--resume")
+    resumed, whole = (json.loads((out / "seed-1" / "record.json").read_text()) for out in (left_behind, undisturbed.parent))
+    assert resumed["epochs"] == whole["epochs"]
+    resumed, whole = (json.loads((out / "seed-1" / "evidence.json").read_text()) for out in (left_behind, undisturbed.parent))
+    assert resumed["stages"] == whole["stages"]
+
+
+def test_an_encoder_that_was_replaced_is_not_gone_on_with(left_behind, words, tiny_encoder, tmp_path, capfd):
+    recipe = Path(words[1])
+    copy = shutil.copytree(tiny_encoder, tmp_path / "encoder")
+    own = [words[0], str(tmp_path / "own.toml"), *words[2:]]
+    (tmp_path / "own.toml").write_text(recipe.read_text().replace(tiny_encoder, str(copy)))
+    process = start_and_hold(own, tmp_path / "out", step=1)
+    process.kill()
+    process.communicate()
+    (copy / "1_Pooling" / "config.json").write_text('{"embedding_dimension": 384, "pooling_mode": "cls", "include_prompt": true}')
+    said = refusal([*own, "--resume"], tmp_path / "out", capfd)
+    assert "holds a run with other settings (encoder is " in said

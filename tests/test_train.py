@@ -14,10 +14,13 @@ import pytest
 from datasets import Dataset
 from transformers import TrainerCallback
 
+from pairtune.data.material import training_dataset
 from pairtune.data.pairs import PairSet, Task
+from pairtune.encoders.loading import load_encoder
 from pairtune.errors import UserError
 from pairtune.report.summary import summarize, table_of_runs
 from pairtune.runs.record import kept_run, read_records
+from pairtune.sbert.trainer import PairTrainer, make_trainer
 from pairtune.training import run, train
 from small import assert_same_weights, sentence, small_recipe, weights
 
@@ -296,3 +299,31 @@ def test_a_training_file_that_does_not_fit_is_refused(tmp_path, small_task, trai
     recipe = small_recipe("minilm", train={"file": str(tmp_path / "ordered.parquet"), **train})
     with pytest.raises(UserError, match=message):
         dataset_of_file(recipe.stages[0])
+
+
+def test_the_loss_of_an_epoch_is_the_mean_of_its_steps(tmp_path, tiny_encoder, small_task):
+    """Eleven steps to an epoch, and the host logs every ten: against the losses of single steps."""
+    task = replace(small_task, train=small_task.train.take(np.arange(44)))
+    seen = []
+
+    class Look(PairTrainer):
+        def training_step(self, *args, **kwargs):
+            loss = super().training_step(*args, **kwargs)
+            seen.append(float(loss))
+            return loss
+
+    recipe = small_recipe(tiny_encoder, train={"batch_size": 4, "fast": False})
+    record = run(recipe, 1, out=tmp_path / "run", task=task)
+    stage, folder = recipe.stages[0], tmp_path / "look" / "checkpoints" / "stage-1"
+    model = load_encoder(tiny_encoder, 16, "cpu")
+    trainer = make_trainer(model, training_dataset(model, task, stage, 1), stage, task, 1, folder, [], select="last")
+    trainer.__class__ = Look
+    trainer.train()
+    means = np.array(seen).reshape(2, 11).mean(axis=1)
+    assert [epoch.loss for epoch in record.epochs] == pytest.approx(means, rel=1e-5)
+
+
+def test_a_training_that_diverges_is_called_so_with_its_rate(tmp_path, tiny_encoder, small_task):
+    recipe = small_recipe(tiny_encoder, train={"learning_rate": 1e30, "clip": 1e30})
+    with pytest.raises(UserError, match=r"the training diverged: by step \d+ .*Lower train.learning_rate \(it is 1e\+30"):
+        run(recipe, 1, out=tmp_path / "run", task=small_task)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,7 @@ def run(
 
     if task is None:
         refuse_borrowed_dev(recipe)
-    task = task or load_task(recipe.task)
+    task, results = task or load_task(recipe.task), results or out.parent / "results.jsonl"
     if "task" not in recipe.model_fields_set:  # the default's name would stand in records of a user's own pairs
         recipe = recipe.model_copy(update={"task": task.name})
     folder, asked = RunFolder(out), ask_for(recipe, seed, task.fingerprint(recipe.extra_splits))
@@ -67,9 +68,11 @@ def run(
     name_base_model(model, recipe.encoder)
     original = model.tokenizer
     tokenizer = ignoring(original, recipe.ignore) if recipe.ignore else original
-    with folder.hold():  # not before all that can be refused has been
+    with folder.hold(), disk_in_words(out):  # not before all that can be refused has been
         folder.check(asked, resume=resume, overwrite=overwrite)  # another process may have been faster
         folder.begin(asked, overwrite=overwrite)
+        if folder.pending:
+            return folder.publish(results)
         say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
         before = folder.remember("before", lambda: evaluate_and_keep(model, task, kept_outcome(folder, "before")))
         if recipe.ignore:
@@ -82,7 +85,7 @@ def run(
         if keep_model:
             write_model(model, folder, len(recipe.stages), record, task)
         write_evidence(folder, task, len(recipe.stages))
-        folder.finish(record, results or out.parent / "results.jsonl")
+        folder.finish(record, results)
     return record
 
 
@@ -143,7 +146,8 @@ def train(
         for path in others:
             shutil.rmtree(path)
         (out / "report.html").unlink(missing_ok=True)  # of several seeds; who trains writes the new one
-    copy_whole(out / f"seed-{runs[kept_run(runs)].seed}" / "model", out / "model")
+    with disk_in_words(out):
+        copy_whole(out / f"seed-{runs[kept_run(runs)].seed}" / "model", out / "model")
     return runs
 
 
@@ -177,7 +181,7 @@ def train_stage(
     to_beat: the score on dev of the model as it is now, which is kept if no epoch has a higher one; None: an epoch is kept.
     """
     from pairtune.encoders.lengths import describe_cut
-    from pairtune.sbert.callbacks import Clock, Progress
+    from pairtune.sbert.callbacks import Clock, LogEpochs, Progress
     from pairtune.sbert.checkpoints import newest_usable_checkpoint
     from pairtune.sbert.trainer import make_trainer, texts_of
     from pairtune.sbert.watch import Watch
@@ -194,12 +198,12 @@ def train_stage(
     clock = Clock(pairs_per_epoch=len(dataset))
     watch = Watch(clock, stage.loss.positive_above)
     progress = Progress(clock, title=f"stage {number} of {len(recipe.stages)}" if len(recipe.stages) > 1 else "training")
-    callbacks = [clock, progress, watch]
+    callbacks = [clock, progress, watch, LogEpochs()]
     trainer = make_trainer(model, dataset, stage, task, seed, folder, callbacks, select=recipe.select, checkpoints=checkpoints)
     try:
         trainer.train(resume_from_checkpoint=newest_usable_checkpoint(folder) if checkpoints else None)
     except Exception as problem:
-        explain_failure(problem, stage, folder)
+        explain_failure(problem, stage, trainer.state.log_history)
         raise
     finally:
         progress.close()
@@ -243,14 +247,17 @@ def choose_epoch(dev_scores: Sequence[float], select: Select, to_beat: float | N
 def read_history(log: list[dict[str, Any]], stage: int) -> list[Epoch]:
     """The epochs of a stage from the host's log: mean loss of the steps, dev scores, and τ where it is learned."""
     epochs: list[Epoch] = []
-    losses: list[float] = []
+    losses: list[tuple[float, int]] = []  # the mean of so many steps
     temperature: float | None = None
+    logged = 0
     for entry in log:
-        losses += [entry["loss"]] if "loss" in entry else []
+        if "loss" in entry:
+            losses.append((entry["loss"], entry["step"] - logged))
+            logged = entry["step"]
         temperature = entry.get("temperature", temperature)
         dev = {key.removeprefix("eval_dev_"): value for key, value in entry.items() if key.startswith("eval_dev_")}
         if dev:
-            loss = float(np.mean(losses)) if losses else None
+            loss = sum(mean * steps for mean, steps in losses) / sum(steps for _, steps in losses) if losses else None
             epochs.append(Epoch(stage=stage, epoch=len(epochs) + 1, loss=loss, dev=dev, temperature=temperature))
             losses = []
     return epochs
@@ -274,18 +281,35 @@ def _read_trained(path: Path) -> dict[str, Any]:
     return {**values, "epochs": [Epoch.model_validate(epoch) for epoch in values["epochs"]]}
 
 
-def explain_failure(problem: Exception, stage: Stage, folder: Path) -> None:
-    """Turn what a user can mend, a full disk or too large a batch, into a message that says how."""
-    text = f"{problem} {problem.__cause__ or ''}"
-    if isinstance(problem, OSError) or any(sign in text for sign in ("os error 28", "os error 27", "failed writing file")):
+FULL_DISK = ("os error 28", "os error 27", "failed writing file", "inline_container")  # what safetensors and torch say
+
+
+@contextmanager
+def disk_in_words(folder: Path) -> Iterator[None]:
+    """Say what to do about a disk that is full, whoever has noticed."""
+    try:
+        yield
+    except Exception as problem:
+        text = f"{problem} {problem.__cause__ or ''}"
+        if not isinstance(problem, OSError) and not any(sign in text for sign in FULL_DISK):
+            raise
         raise UserError(
             f"could not write to {folder} ({str(problem).splitlines()[0]}): free some space; "
             f"the last complete checkpoint is kept, and --resume goes on from it"
         ) from problem
+
+
+def explain_failure(problem: Exception, stage: Stage, log: list[dict[str, Any]]) -> None:
+    """Turn what a user can mend, too large a batch or too high a rate, into a message that says how. log: the host's."""
     if type(problem).__name__ == "OutOfMemoryError":
         raise UserError(
             f"a batch of {stage.train.batch_size} pairs does not fit into the device's memory: lower train.batch_size, "
             f"or set loss.mini_batch_size (16, say) to go through it in parts"
+        ) from problem
+    if lost := [entry["step"] for entry in log if not np.isfinite(entry.get("loss", 0.0))]:
+        raise UserError(
+            f"the training diverged: by step {lost[0]} the loss was no number any more. Lower train.learning_rate "
+            f"(it is {stage.train.learning_rate:g}; 2e-5 is usual), or raise loss.temperature (it is {stage.loss.temperature:g})"
         ) from problem
 
 

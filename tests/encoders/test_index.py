@@ -9,7 +9,7 @@ import pytest
 from tokenizers import normalizers
 
 from pairtune.encoders.embedding import encode
-from pairtune.encoders.fingerprint import fingerprint_folder, fingerprint_model, fingerprint_texts
+from pairtune.encoders.fingerprint import fingerprint_model, fingerprint_texts
 from pairtune.encoders.index import Index, open_index, read_index, write_index
 
 TEXTS = ("a green apple", "a red engine", "A Ripe Pear")
@@ -88,16 +88,3 @@ def test_of_two_that_write_at_once_neither_gets_the_vectors_of_the_other(tmp_pat
     (tmp_path / "key.json").write_bytes(sealed)
     assert json.loads(sealed)["model"] == "mine" and read_index(tmp_path, my_key, TEXTS) is None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["key.json", "vectors.faiss"]
-
-
-def test_the_fingerprint_of_a_folder_sees_every_file_and_name_but_the_card(tmp_path):
-    (tmp_path / "1_Pooling").mkdir()
-    for name in ("tokenizer.json", "1_Pooling/config.json"):
-        (tmp_path / name).write_text(name)
-    found = {fingerprint_folder(tmp_path)}
-    (tmp_path / "README.md").write_text("a card")
-    assert {fingerprint_folder(tmp_path)} == found
-    (tmp_path / "1_Pooling/config.json").write_text("other")
-    found.add(fingerprint_folder(tmp_path))
-    (tmp_path / "tokenizer.json").rename(tmp_path / "tokenizer.txt")
-    assert len(found | {fingerprint_folder(tmp_path)}) == 3

@@ -10,7 +10,7 @@ import pytest
 
 from pairtune.data.pairs import PairSet, Task
 from pairtune.errors import UserError
-from pairtune.runs.folder import RunFolder, ask_for
+from pairtune.runs.folder import RunFolder, ask_for, fingerprint_folder
 from pairtune.runs.lock import check_free
 from pairtune.runs.recipe import make_recipe
 from pairtune.runs.record import Run, append_record, best_index, mean_and_spread, read_records
@@ -184,3 +184,30 @@ def test_overwriting_loses_all_but_the_lock(tmp_path):
         folder.begin(ask_for(RECIPE, 2, "data"), overwrite=True)
     assert sorted(path.name for path in folder.path.iterdir()) == [".lock", "recipe.json"]
     assert json.loads((folder.path / "recipe.json").read_text())["seed"] == 2
+
+
+def test_the_fingerprint_of_a_folder_sees_every_file_and_name_but_the_card(tmp_path):
+    (tmp_path / "1_Pooling").mkdir()
+    for name in ("tokenizer.json", "1_Pooling/config.json"):
+        (tmp_path / name).write_text(name)
+    found = {fingerprint_folder(tmp_path)}
+    (tmp_path / "README.md").write_text("a card")
+    assert {fingerprint_folder(tmp_path)} == found
+    (tmp_path / "1_Pooling/config.json").write_text("other")
+    found.add(fingerprint_folder(tmp_path))
+    (tmp_path / "tokenizer.json").rename(tmp_path / "tokenizer.txt")
+    assert len(found | {fingerprint_folder(tmp_path)}) == 3
+
+
+def test_a_run_is_in_the_results_once_whenever_its_process_died(tmp_path):
+    folder, results = open_folder(tmp_path / "run"), tmp_path / "results.jsonl"
+    results.mkdir()  # the process dies before it can append
+    with pytest.raises(OSError, match=r"results\.jsonl"):
+        folder.finish(record(1), results)
+    assert folder.pending and not folder.finished  # the record is told of last
+    results.rmdir()
+    append_record(results, record(1))  # or after it has appended
+    assert folder.publish(results) == record(1) and folder.finished and not folder.pending
+    assert read_records(results) == [record(1)]
+    append_record(results, record(2))
+    assert read_records(results) == [record(1), record(2)]

@@ -23,4 +23,10 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
             raise
         print(f"pairtune: {problem}", file=sys.stderr)
         sys.exit(2)
+    except OSError as problem:  # a full disk, a folder that may not be written, a path that is too long
+        if "--debug" in words or problem.errno is None:
+            raise
+        where = f": {problem.filename}" if problem.filename else ""
+        print(f"pairtune: {problem.strerror}{where}; nothing that was finished before is lost", file=sys.stderr)
+        sys.exit(2)
     sys.exit(0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +20,6 @@ UNREAD = {
     "torch_dtype",
 }  # of a config: no vector hangs on them
 SET_BY_CALLS = {"truncation", "padding"}  # of a tokenizer: what the last call asked for; the model's length is told by itself
-NOT_LOADED = {"README.md", ".gitattributes"}
 
 
 def fingerprint_texts(texts: Sequence[str]) -> str:
@@ -61,12 +59,6 @@ def describe_tokenizer(tokenizer: Any) -> Any:
     return {key: value for key, value in json.loads(backend.to_str()).items() if key not in SET_BY_CALLS}
 
 
-def fingerprint_folder(folder: Path) -> str:
-    """Changes when any file changes that a model is loaded from; a short one."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in NOT_LOADED)
-    return _digest(part for path in files for part in (path.relative_to(folder).as_posix().encode(), _digest_file(path)))[:16]
-
-
 def _settings(module: Any) -> dict[str, Any]:
     return module.get_config_dict() if hasattr(module, "get_config_dict") else {}
 
@@ -78,8 +70,3 @@ def _digest(parts: Iterable[bytes]) -> str:
         digest.update(len(part).to_bytes(8, "big"))
         digest.update(part)
     return digest.hexdigest()
-
-
-def _digest_file(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()

@@ -17,6 +17,7 @@ from pairtune.runs.lock import LOCK, hold_folder
 from pairtune.runs.recipe import Recipe
 from pairtune.runs.record import Run, append_record
 
+NOT_LOADED = {"README.md", ".gitattributes"}
 EDGE = 2**20  # bytes of a file's beginning and end that tell it from others: one in another order differs there
 
 
@@ -91,8 +92,10 @@ class RunFolder:
         found = json.loads((self.path / "recipe.json").read_text())
         with suppress(ValueError):  # of a version that had fewer settings: the others are at their defaults
             found["recipe"] = Recipe.model_validate(found["recipe"]).model_dump(mode="json", exclude={"seeds"})
-        for key in ("data", "files"):  # of a version that did not write it down
+        for key in ("data", "files", "encoder"):  # of a version that did not write it down
             found.setdefault(key, asked[key])
+        if "gone" in (asked["encoder"], found["encoder"]):  # one of ours, or a finished run that does without it
+            found["encoder"] = asked["encoder"]
         for name, now in asked["files"].items():
             if "gone" in (now, found["files"].get(name)):  # a finished run does without its file
                 found["files"][name] = now
@@ -125,11 +128,25 @@ class RunFolder:
             write_whole(path, json.dumps(compute()))
         return json.loads(path.read_text())
 
+    @property
+    def pending(self) -> Path | None:
+        """The record of a run that was done but for telling so, because its process died."""
+        path = self.path / "record.json.pending"
+        return path if path.exists() else None
+
     def finish(self, run: Run, results: Path) -> None:
         """Append the record, then mark the folder as finished and drop what only a resume would need."""
+        write_whole(self.path / "record.json.pending", run.model_dump_json(indent=1))
+        self.publish(results)
+
+    def publish(self, results: Path) -> Run:
+        """Tell of a run that is done: in `results` once, whatever happens on the way."""
+        assert self.pending is not None
+        run = Run.model_validate_json(self.pending.read_text(encoding="utf-8"))
         append_record(results, run)
-        write_whole(self.path / "record.json", run.model_dump_json(indent=1))
+        self.pending.replace(self.path / "record.json")
         self.drop_checkpoints()
+        return run
 
     def drop_checkpoints(self) -> None:
         """They serve a resume, and a finished run needs none; a process that was killed may have left them."""
@@ -137,10 +154,20 @@ class RunFolder:
 
 
 def ask_for(recipe: Recipe, seed: int, data: str) -> dict[str, Any]:
-    """What tells a run from others: a resumed one must ask for the same. data: the fingerprint of its pairs."""
+    """What tells a run from others: a resumed one must ask for the same. data: the fingerprint of its pairs.
+
+    An encoder that is a folder of the user's may change too, and is told by its files.
+    """
     files = {stage.train.file: fingerprint_file(Path(stage.train.file)) for stage in recipe.stages if stage.train.file}
     settings = recipe.model_dump(mode="json", exclude={"seeds"})
-    return {"seed": seed, "data": data, "files": files, "recipe": settings}
+    encoder = Path(recipe.encoder)
+    return {
+        "seed": seed,
+        "data": data,
+        "encoder": fingerprint_folder(encoder) if encoder.is_dir() else "gone",
+        "files": files,
+        "recipe": settings,
+    }
 
 
 def fingerprint_file(path: Path) -> str:
@@ -155,6 +182,16 @@ def fingerprint_file(path: Path) -> str:
     except OSError:
         return "gone"
     return f"{size:,} bytes, {digest.hexdigest()[:12]}"
+
+
+def fingerprint_folder(folder: Path) -> str:
+    """Changes when any file changes that a model is loaded from, or its name; a short one."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in NOT_LOADED):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").digest()
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + content)
+    return digest.hexdigest()[:16]
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -124,16 +124,23 @@ class Run(BaseModel):
 
 
 def append_record(path: Path, run: Run) -> None:
-    """Add one line that survives whatever happens next: locked, whole, and on the disk before we return."""
+    """Add one line that survives whatever happens next: locked, whole, and on the disk before we return.
+
+    A record that is there already is not added again: its process died after it had been.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab+") as file:
         take_lock(file.fileno(), wait=True)
+        line = run.model_dump_json().encode()
+        file.seek(0)
+        if line in (written.rstrip(b"\n") for written in file):
+            return
         start = file.seek(0, os.SEEK_END)
         if start:
             file.seek(start - 1)
             if file.read(1) != b"\n":  # a process died while it was writing: leave its half line, start a new one
                 file.write(b"\n")
-        file.write(run.model_dump_json().encode() + b"\n")
+        file.write(line + b"\n")
         file.flush()
         os.fsync(file.fileno())
 

@@ -143,6 +143,14 @@ class Progress(TrainerCallback):
             say(line)
 
 
+class LogEpochs(TrainerCallback):
+    """Logs at the end of each epoch: no logged loss is of two epochs, and that of an epoch is the same after a resume."""
+
+    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Have the host log what it has not logged yet."""
+        control.should_log = True
+
+
 class StopDropout(TrainerCallback):
     """Dropout in the first epoch only; afterwards the model has it again."""
 

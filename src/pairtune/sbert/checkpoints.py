@@ -25,9 +25,11 @@ class Seal(TrainerCallback):
     """Marks a checkpoint as whole once everything in it is on the disk. Must be the last callback that saves."""
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Write the size and the hash of every file."""
+        """Write the hash of every file, then let go of older checkpoints."""
         if state.is_world_process_zero:
-            seal_folder(checkpoint_folder(args, state))
+            folder = checkpoint_folder(args, state)
+            seal_folder(folder)
+            drop_old(folder.parent, Path(state.best_model_checkpoint or folder).name)
 
 
 def seal_folder(folder: Path) -> None:
@@ -46,13 +48,26 @@ def is_whole(folder: Path) -> bool:
         return False
 
 
+def drop_old(folder: Path, best: str) -> None:
+    """Keep the two newest checkpoints, or the newest and the best: by their steps, not, as the host does, by a clock."""
+    newest, *older = by_step(folder)
+    kept = {newest.name, best} if best != newest.name else {path.name for path in (newest, *older[:1])}
+    for path in older:
+        if path.name not in kept:
+            shutil.rmtree(path)
+
+
+def by_step(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, the newest first."""
+    return sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
+
+
 def newest_usable_checkpoint(folder: Path) -> str | None:
     """The latest checkpoint that training can go on from as if nothing had happened; damaged ones are removed, and said so.
 
     A checkpoint is usable if it is whole and the best epoch that it points to is whole too.
     """
-    checkpoints = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
-    for checkpoint in checkpoints:
+    for checkpoint in by_step(folder):
         if is_whole(checkpoint) and is_whole(_best_of(checkpoint)):
             return str(checkpoint)
         say(f"{checkpoint} is damaged or half-written: removed, going back to the one before it")

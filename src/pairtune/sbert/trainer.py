@@ -205,7 +205,6 @@ def training_arguments(stage: Stage, seed: int, folder: Path, **more: Any) -> Se
         use_cpu=settings.precision == "bf16" and not torch.cuda.is_available(),  # or the host refuses bf16
         seed=seed,
         eval_strategy="epoch",
-        save_total_limit=2,
         report_to=list(settings.report_to),
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available(),
