@@ -8,7 +8,7 @@ import numpy as np
 
 from lab.book import Book, Sample
 from lab.candidates import Candidate, Factorial
-from lab.search import deciding_encoders, searches
+from lab.searches import deciding_encoders, searches
 from pairtune import Recipe
 from pairtune.data.datasets import TASKS
 from pairtune.data.splits import PARTS
@@ -36,7 +36,7 @@ def on_common_seeds(samples: Sequence[Sample]) -> list[Sample]:
     ]
 
 
-def rank_candidates(task: str, book: Book, encoder: str, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Sample]]:
+def best_first(task: str, book: Book, encoder: str, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Sample]]:
     """The candidates with all their runs, the best on dev first; those that cannot be compared, or have no runs, last."""
     found = [(candidate, book.find(candidate.recipe(), encoder)) for candidate in candidates]
     judged = on_common_seeds([sample for _, sample in found])

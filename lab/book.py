@@ -9,16 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-from lab.pairs import Labels, pair_worths, read_labels, read_pairs
-from lab.plan import record_key
+from lab.agenda import record_key
+from lab.cosines import Labels, pair_worths, read_labels, read_pairs
+from lab.keys import settings_key
 from lab.queries import read_queries
-from lab.settings import settings_key
 from lab.statistics import Difference, difference
 from lab.validity import Rule, problem_of
 from pairtune import Recipe, Run
 from pairtune.runs.record import kept_run, read_records
 
-Metric = tuple[str, str]  # its name, and the split it is taken from
+Measure = tuple[str, str]  # the name of a metric, and the split it is taken from
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,15 @@ class Sample:
         """Why its scores do not count; None where they do."""
         return problem_of(self.runs[0]) if self.runs else None
 
-    def scores(self, metric: Metric) -> list[float]:
+    def scores(self, metric: Measure) -> list[float]:
         """One per seed; none of records that are left without their scores on a split, because it was another one then."""
         return [run.after[metric[1]][metric[0]] for run in self.runs if metric[1] in run.after]
 
-    def mean(self, metric: Metric) -> float:
+    def mean(self, metric: Measure) -> float:
         """The mean over seeds, where there are scores."""
         return float(np.mean(self.scores(metric)))
 
-    def best_on_dev(self, metric: Metric) -> float | None:
+    def best_on_dev(self, metric: Measure) -> float | None:
         """The score of the seed that is best on dev, as the paper reports it; None without runs, or where dev was trained on."""
         held_out = self.runs and self.runs[0].dev_held_out
         return self.runs[kept_run(self.runs)].after.get(metric[1], {}).get(metric[0]) if held_out else None
@@ -106,7 +106,7 @@ def _valid_if_any(seeds: dict[int, Run]) -> dict[int, Run]:
     return {seed: run for seed, run in seeds.items() if problem_of(run) is None} or seeds
 
 
-def compare(one: Sample, other: Sample, metric: Metric, share: float = 0.0) -> Difference | None:
+def compare(one: Sample, other: Sample, metric: Measure, share: float = 0.0) -> Difference | None:
     """How much higher `one` is; None where one of them has no score, or no valid one.
 
     Over test items (queries, or pairs) and seeds where both rows have the same items; else over seeds alone. share: see

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from lab.settings import read_data
+from lab.keys import read_data
 
 
 @dataclass(frozen=True)

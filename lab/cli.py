@@ -47,7 +47,7 @@ def reproduce(
     ] = False,
 ) -> None:
     """Train every row of a table with every seed, many at once. What has a record with test scores is not trained again."""
-    from lab.plan import choose_recipes, plan_jobs
+    from lab.agenda import choose_recipes, plan_jobs
     from lab.running import missing_jobs
     from lab.running import reproduce as train_missing
 
@@ -79,9 +79,9 @@ def tables(
     """Show the paper's tables beside ours, from the records alone."""
     from lab.book import Book
     from lab.layout import encoders_in, grids_of
-    from lab.page import make_page
     from lab.paper import tables as paper_tables
-    from lab.tables import rows_as_json, rows_of
+    from lab.results_page import make_page
+    from lab.scored_rows import rows_as_json, rows_of
 
     book = Book(results)
     if not book.encoders:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lab.best import as_chosen
-from lab.book import Book, Metric, Sample, compare
+from lab.book import Book, Measure, Sample, compare
 from lab.candidates import Candidate
+from lab.keys import read_data
 from lab.layout import encoders_in, say_problems, score_cell
 from lab.paper import published_score
 from lab.rows import read_row, row_names
-from lab.search import searches
-from lab.settings import read_data
+from lab.searches import searches
 from lab.statistics import describe_difference
 from lab.untuned import find_untuned
 from pairtune import Recipe
@@ -52,7 +52,7 @@ def section_grids(section: Mapping[str, Any], book: Book) -> Iterator[Grid]:
         yield spread_grid(section["spread"], book)
 
 
-def main_metric(task: str) -> Metric:
+def main_metric(task: str) -> Measure:
     """The task's own metric, on test."""
     return TASKS[task].metric, "test"
 
@@ -128,7 +128,7 @@ def _describe_change(change: Mapping[str, str]) -> tuple[str, str, str]:
     return f"`{change['row']}`", shared.replace("|", "\\|"), " → ".join(told).replace("|", "\\|")
 
 
-def _cells(before: Sample, after: Sample, metric: Metric) -> tuple[str, ...]:
+def _cells(before: Sample, after: Sample, metric: Measure) -> tuple[str, ...]:
     """Both scores on dev and on test, the difference, the seeds; no score on dev where dev was trained on."""
     dev = (figure(one.mean((metric[0], "dev")) if one.runs[0].dev_held_out else None) for one in (before, after))
     test = (_marked(one, metric) for one in (before, after))
@@ -136,7 +136,7 @@ def _cells(before: Sample, after: Sample, metric: Metric) -> tuple[str, ...]:
     return " → ".join(dev), " → ".join(test), found, f"{len(before)}, {len(after)}"
 
 
-def _marked(sample: Sample, metric: Metric) -> str:
+def _marked(sample: Sample, metric: Measure) -> str:
     """The mean on test, where the records still have it: a test set may have been mended since."""
     score = figure(sample.mean(metric)) if sample.scores(metric) else "–"
     return f"{score}{f' {sample.problem.mark}' if sample.problem else ''}"

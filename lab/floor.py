@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lab.book import Book, Metric
+from lab.book import Book, Measure
 from lab.candidates import Candidate
-from lab.settings import read_data
+from lab.keys import read_data
 from pairtune.report.grid import figure
 
 
@@ -18,7 +18,7 @@ def repeated(task: str) -> tuple[Candidate, ...]:
     return tuple(Candidate.of(task, line) for line in read_data("floor.toml")[task].get("again", ()))
 
 
-def describe_floor(task: str, metric: Metric, book: Book, encoder: str, before: float | None, after: float | None) -> str:
+def describe_floor(task: str, metric: Measure, book: Book, encoder: str, before: float | None, after: float | None) -> str:
     """The floor, and whether the score afterwards clears it; in brackets the loop's where ours takes its place."""
     floor = given_floor(task, metric[0], encoder)
     if repeated(task):
@@ -27,7 +27,7 @@ def describe_floor(task: str, metric: Metric, book: Book, encoder: str, before: 
 
 
 def _trained_here(
-    task: str, metric: Metric, book: Book, encoder: str, before: float | None, after: float | None
+    task: str, metric: Measure, book: Book, encoder: str, before: float | None, after: float | None
 ) -> tuple[str, ...]:
     """The highest mean of what the loop ran, and of the encoder as it comes, on today's texts, as far as there are runs.
 

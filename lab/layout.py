@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from lab.best import as_chosen, rank_candidates
-from lab.book import Book, Metric, Sample, compare
+from lab.best import as_chosen, best_first
+from lab.book import Book, Measure, Sample, compare
 from lab.floor import describe_floor
+from lab.keys import settings_key
 from lab.paper import PRESETS, all_rows, caption, published, published_score, tables, title
 from lab.rows import read_row
-from lab.search import searches
-from lab.settings import settings_key
+from lab.scored_rows import BEST, base_name, check_order, make_row, metrics_of, paper_metric, recipes_of, shipped_best
+from lab.searches import searches
 from lab.statistics import describe_difference
-from lab.tables import BEST, base_name, check_order, make_row, metrics_of, paper_metric, recipes_of, shipped_best
 from lab.untuned import count_looks, find_untuned
 from pairtune import Recipe
 from pairtune.data.datasets import TASKS
@@ -56,7 +56,7 @@ def encoders_in(book: Book) -> list[str]:
 def metric_grid(
     heading: str,
     recipes: Sequence[Recipe],
-    metric: Metric,
+    metric: Measure,
     book: Book,
     encoders: Sequence[str],
     notes: tuple[str, ...] = (),
@@ -85,7 +85,7 @@ def metric_grid(
     return Grid(heading, tuple(head), tuple(rows), (*notes, *say_problems(samples)))
 
 
-def score_cell(sample: Sample, metric: Metric) -> str:
+def score_cell(sample: Sample, metric: Measure) -> str:
     """The mean over seeds and its spread, with a mark where the runs are not valid."""
     scores = sample.scores(metric)
     if not scores:
@@ -100,7 +100,7 @@ def say_problems(samples: Sequence[Sample]) -> list[str]:
     return [f"{mark} {why}" for mark, why in found]
 
 
-def _as_it_comes(task: str, metric: Metric, book: Book, encoders: Sequence[str], ordered: bool) -> tuple[str, ...]:
+def _as_it_comes(task: str, metric: Measure, book: Book, encoders: Sequence[str], ordered: bool) -> tuple[str, ...]:
     """The first row: the encoder before any training, at the length that dev prefers."""
     cells = ["the encoder as it comes", "–", "–"]
     for encoder in encoders:
@@ -132,7 +132,7 @@ def search_grid(task: str, round_name: str, book: Book, encoder: str) -> Grid:
     """The candidates of a round of a task's search, the best on dev first, with test beside it."""
     metric = TASKS[task].metric
     rows, found = [], []
-    for place, (candidate, sample) in enumerate(rank_candidates(task, book, encoder, searches()[task].rounds[round_name])):
+    for place, (candidate, sample) in enumerate(best_first(task, book, encoder, searches()[task].rounds[round_name])):
         of = ((metric, split) for split in ("dev", "test"))
         scores = (figure(sample.mean(one) if sample.scores(one) else None) for one in of)
         name = f"`{candidate.name}`{f' {sample.problem.mark}' if sample.problem else ''}"
@@ -178,7 +178,7 @@ def best_grid(book: Book, encoders: Sequence[str] | None = None) -> Grid | None:
     return Grid("The best recipe of each task", head, tuple(rows), tuple(notes)) if rows else None
 
 
-def best_row(recipe: Recipe, metric: Metric, book: Book, encoder: str) -> tuple[str, ...]:
+def best_row(recipe: Recipe, metric: Measure, book: Book, encoder: str) -> tuple[str, ...]:
     """The cells of a best recipe; a score of dev, which the paper has for MRPC, stands in the column of dev."""
     name, split = metric
     sample = book.find(recipe, encoder)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from lab.settings import read_data
+from lab.keys import read_data
 
 PRESETS = {"paper": "", "released": "released/"}  # the folder that its recipes stand in
 

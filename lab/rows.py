@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab.settings import defaults
+from lab.keys import defaults
 from pairtune import Recipe, UserError
 from pairtune.runs.recipe import lay_over, lay_over_all, make_recipe, parse_override
 

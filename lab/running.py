@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from lab.pairs import append_pairs
-from lab.plan import job_key, record_key
+from lab.agenda import job_key, record_key
+from lab.cosines import append_pairs
 from lab.queries import FOLDER, append_queries, score_queries
 from lab.validity import problem_of
 from pairtune import Run, UserError

@@ -6,8 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from statistics import mode
 
-from lab.book import Book, Metric
-from lab.settings import settings_key, todays_name
+from lab.book import Book, Measure
+from lab.keys import settings_key, todays_name
 from pairtune import Run
 from pairtune.data.datasets import TASKS
 from pairtune.report.grid import figure
@@ -24,7 +24,7 @@ class Untuned:
         return f"{figure(self.score)} ({self.length} tokens)"
 
 
-def find_untuned(task: str, encoder: str, metric: Metric, book: Book) -> Untuned | None:
+def find_untuned(task: str, encoder: str, metric: Measure, book: Book) -> Untuned | None:
     """The score before training, as the records of the given dev have it; None without one."""
     by_length: dict[int, list[Run]] = defaultdict(list)
     for run in book.runs:

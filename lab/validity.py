@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from lab.settings import read_data, todays_name
+from lab.keys import read_data, todays_name
 from pairtune import Run
 
 Wanted = dict[str, list[str]]

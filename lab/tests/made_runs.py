@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lab.agenda import record_key
 from lab.book import Book
-from lab.plan import record_key
 from lab.queries import append_queries
 from lab.rows import read_row
 

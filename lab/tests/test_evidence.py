@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from lab.book import Book
 from lab.evidence import both_sides, changes_grid, loss_grid, make_evidence, rows_grid, spread_grid
-from lab.settings import read_data, settings_key
+from lab.keys import read_data, settings_key
 from made_runs import make_run, write
 
 LAB = Path(__file__).parents[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lab.paper import all_rows, open_rows, published, tables
 from lab.rows import read_row, row_names
-from lab.search import searches
+from lab.searches import searches
 
 from pairtune.data.datasets import TASKS
 

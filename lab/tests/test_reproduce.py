@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from lab.agenda import plan_jobs, record_key
 from lab.paper import tables
-from lab.plan import plan_jobs, record_key
 from lab.queries import append_queries, read_queries
 from lab.rows import read_row
 

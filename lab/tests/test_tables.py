@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lab.best import as_chosen, best_levels, choose_best, deciding, rank_candidates
+from lab.best import as_chosen, best_first, best_levels, choose_best, deciding
 from lab.book import Book, compare
 from lab.candidates import Factorial
 from lab.cli import app
+from lab.keys import settings_key
 from lab.layout import best_row, grids_of, released_grid
-from lab.page import make_page
 from lab.paper import all_rows, published, tables
+from lab.results_page import make_page
 from lab.rows import read_row, row_names
-from lab.search import deciding_encoders, searches
-from lab.settings import settings_key
-from lab.tables import check_order, recipes_of, rows_of
+from lab.scored_rows import check_order, recipes_of, rows_of
+from lab.searches import deciding_encoders, searches
 from made_runs import make_run, write
 from typer.testing import CliRunner
 
@@ -160,7 +160,7 @@ def test_the_best_recipe_is_chosen_on_dev_and_never_on_test(tmp_path):
     assert choose_best("stsb", write(tmp_path, runs[:-1])) is None  # the search is not whole yet
     book = write(tmp_path, runs[-1:])
     assert choose_best("stsb", book) == candidates[-1]
-    ranked = [candidate for candidate, _ in rank_candidates("stsb", book, "minilm", candidates)]
+    ranked = [candidate for candidate, _ in best_first("stsb", book, "minilm", candidates)]
     assert ranked == list(candidates[::-1])
     assert grids_of("best", book)[-1].rows[0][1] == f"`{candidates[-1].name}`"
 
@@ -203,7 +203,7 @@ def test_where_every_combination_was_run_each_level_is_judged_by_all_that_have_i
             runs += [make_run(one.base, seed, 0.5, dev + lucky, encoder, one.changes) for seed in range(1, 11)]
     assert choose_best("antique", write(tmp_path, runs[:-11])) is None  # a tenth with minilm, and ten with mpnet, are missing
     book = write(tmp_path, runs[-11:])
-    assert rank_candidates("antique", book, "minilm", design.candidates)[0][0] == design.candidate((1, 0, 2))
+    assert best_first("antique", book, "minilm", design.candidates)[0][0] == design.candidate((1, 0, 2))
     assert choose_best("antique", book) == design.candidate((0, 1, 1))
     titles = [grid.title for grid in grids_of("best", book) if "antique" in grid.title]
     assert titles[-1] == "Every combination, by cross-validation, `antique`, mpnet"
@@ -260,7 +260,7 @@ def test_candidates_without_a_common_seed_are_not_compared(tmp_path):
     runs = [make_run(first.base, seed, 0.5, 0.5, overrides=first.changes) for seed in (1, 2)]
     runs += [make_run(second.base, seed, 0.5, 0.6, overrides=second.changes) for seed in (2, 3)]
     runs += [make_run(third.base, 4, 0.5, 0.9, overrides=third.changes)]
-    ranked = rank_candidates("stsb", write(tmp_path, runs), "minilm", (first, second, third))
+    ranked = best_first("stsb", write(tmp_path, runs), "minilm", (first, second, third))
     assert [candidate for candidate, _ in ranked] == [second, first, third]
 
 
@@ -279,7 +279,7 @@ def test_candidates_are_compared_on_the_seeds_that_all_of_them_have(tmp_path):
     runs[1] = make_run(second.base, 1, test=0.5, dev=0.6, overrides=second.changes)
     book = write(tmp_path, runs)
     assert choose_best("stsb", book) == second
-    assert rank_candidates("stsb", book, "minilm", searches()["stsb"].first)[0][0] == second
+    assert best_first("stsb", book, "minilm", searches()["stsb"].first)[0][0] == second
 
 
 def test_the_released_settings_stand_beside_those_of_the_text(tmp_path):

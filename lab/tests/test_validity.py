@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from lab.agenda import choose_recipes, plan_jobs
 from lab.book import compare
 from lab.layout import grids_of
-from lab.plan import choose_recipes, plan_jobs
 from lab.rows import read_row, row_names
 from lab.running import missing_jobs
-from lab.tables import rows_of
+from lab.scored_rows import rows_of
 from lab.untuned import count_looks, find_untuned
 from lab.validity import problem_of
 from made_runs import BEFORE, TODAY, make_run, write

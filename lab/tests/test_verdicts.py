@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lab.book import Book
 from lab.claims import Claim, Comparison, conclusions, open_points
-from lab.page import make_page
+from lab.results_page import make_page
 from lab.rows import row_names
 from lab.statistics import Difference
 from lab.verdicts import RULES, Family, Finding, judge, learned_temperatures

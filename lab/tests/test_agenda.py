@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from lab.agenda import choose_recipes, cost_of, job_key, plan_jobs
+from lab.keys import settings_key
 from lab.paper import open_rows
-from lab.plan import choose_recipes, cost_of, job_key, plan_jobs
 from lab.rows import read_row
-from lab.search import searches
-from lab.settings import settings_key
+from lab.searches import searches
 
 from pairtune import UserError
 

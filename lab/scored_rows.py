@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lab.book import Book, Metric, Sample, compare
+from lab.agenda import choose_rows
+from lab.book import Book, Measure, Sample, compare
 from lab.paper import PRESETS, best_published, open_rows, published, published_score, tables
-from lab.plan import choose_rows
 from lab.rows import read_row, row_names
-from lab.search import searches
+from lab.searches import searches
 from pairtune import Recipe, UserError
 from pairtune.runs.record import mean_and_spread
 from pairtune.tune.job import encoder_name
@@ -20,7 +20,7 @@ BEST = "best"
 
 
 @dataclass(frozen=True)
-class Row:
+class ScoredRow:
     """A row of a table in one metric with one encoder: the paper's score, ours over n seeds, and the best seed's on dev.
 
     primary: the metric that the task's rows are ordered by in the paper. For MRPC this is F1@best, a score of dev at the
@@ -47,7 +47,7 @@ def table_names() -> list[str]:
     return [*tables(), "open", BEST]
 
 
-def rows_of(table: str, book: Book, preset: str = "paper") -> list[Row]:
+def rows_of(table: str, book: Book, preset: str = "paper") -> list[ScoredRow]:
     """All rows of a table, those that were not run yet too, encoder by encoder."""
     encoders = dict.fromkeys([*ENCODERS, *book.encoders])
     return [
@@ -74,7 +74,7 @@ def shipped_best() -> list[Recipe]:
     return [read_row(f"{task}/{BEST}") for task in searches() if f"{task}/{BEST}" in known]
 
 
-def metrics_of(task: str) -> list[Metric]:
+def metrics_of(task: str) -> list[Measure]:
     """The metrics that a table shows, the main one first. MRPC's published figure is one of dev."""
     if task == "mrpc":
         return [("F1", "test"), ("F1@best", "dev")]
@@ -82,17 +82,17 @@ def metrics_of(task: str) -> list[Metric]:
     return [(name, "test") for name in names]
 
 
-def paper_metric(task: str) -> Metric:
+def paper_metric(task: str) -> Measure:
     """The metric by which the paper's rows are ordered."""
     return ("F1@best", "dev") if task == "mrpc" else metrics_of(task)[0]
 
 
-def make_row(table: str, recipe: Recipe, metric: Metric, sample: Sample, encoder: str) -> Row:
+def make_row(table: str, recipe: Recipe, metric: Measure, sample: Sample, encoder: str) -> ScoredRow:
     """One row; without runs, its scores are None."""
     scores = sample.scores(metric)
     mean, spread = mean_and_spread(scores) if scores else (None, None)
     name = base_name(recipe)
-    return Row(
+    return ScoredRow(
         table=table,
         row=published()[name].row if name in published() else name,
         task=recipe.task,
@@ -113,13 +113,13 @@ def base_name(recipe: Recipe) -> str:
     return recipe.name.removeprefix(PRESETS["released"])
 
 
-def rows_as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def rows_as_json(rows: Sequence[ScoredRow]) -> list[dict[str, Any]]:
     """Plain objects, one per row."""
     return [asdict(row) for row in rows]
 
 
 @dataclass(frozen=True)
-class Ordering:
+class OrderCheck:
     """How the rows of one task stand to each other, against the paper.
 
     beside: for each recipe that is not the paper's lowest, 1 to -1: surely above the next one below in the paper, above,
@@ -134,7 +134,7 @@ class Ordering:
     wrong: int
 
 
-def check_order(recipes: Sequence[Recipe], book: Book, encoder: str) -> Ordering:
+def check_order(recipes: Sequence[Recipe], book: Book, encoder: str) -> OrderCheck:
     """Whether the paper's order of these rows, of one task, holds with an encoder."""
     metric = paper_metric(recipes[0].task)
     papers = {recipe.name: published_score(base_name(recipe), metric[0]) or 0.0 for recipe in recipes}
@@ -149,7 +149,7 @@ def check_order(recipes: Sequence[Recipe], book: Book, encoder: str) -> Ordering
             found.append(difference)
             if below == 0:
                 beside[upper.name] = difference.sign or (0.5 if difference.mean > 0 else -0.5)
-    return Ordering(
+    return OrderCheck(
         beside,
         len(found),
         sum(one.mean > 0 for one in found),

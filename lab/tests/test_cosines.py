@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from lab.agenda import record_key
 from lab.book import Book, compare
-from lab.pairs import Labels, append_pairs, pack, pair_worths, read_labels, read_pairs, unpack
-from lab.plan import record_key
+from lab.cosines import Labels, append_pairs, pack, pair_worths, read_labels, read_pairs, unpack
 from lab.rows import read_row
 from made_runs import make_run, write
 from scipy.stats import spearmanr

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from lab.best import choose_best, deciding, rank_candidates
+from lab.best import best_first, choose_best, deciding
 from lab.book import Book
 from lab.claims import Claim, conclusions, open_points
 from lab.floor import repeated
 from lab.layout import best_grid, encoders_in, grids_of, released_grid
 from lab.paper import open_rows, tables, title
 from lab.rows import read_row
-from lab.search import deciding_encoders, searches
-from lab.tables import recipes_of, shipped_best
+from lab.scored_rows import recipes_of, shipped_best
+from lab.searches import deciding_encoders, searches
 from lab.verdicts import Family, judge, learned_temperatures
 from pairtune import Run
 from pairtune.report.grid import Grid, figure
@@ -154,7 +154,7 @@ def _places(task: str, book: Book) -> str:
     assert design is not None
     places = []
     for encoder in deciding_encoders():
-        ranked = [one for one, sample in rank_candidates(task, book, encoder, design.candidates) if len(sample)]
+        ranked = [one for one, sample in best_first(task, book, encoder, design.candidates) if len(sample)]
         if best in ranked:
             places.append(f"number {ranked.index(best) + 1} of {len(ranked)} with {encoder}")
     return f"`{task}` {' and '.join(places)}"

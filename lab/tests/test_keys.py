@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from lab.agenda import choose_recipes, plan_jobs, record_key
+from lab.keys import settings_key
 from lab.paper import all_rows, open_rows
-from lab.plan import choose_recipes, plan_jobs, record_key
 from lab.queries import read_queries
 from lab.rows import read_row
 from lab.running import missing_jobs
-from lab.settings import settings_key
 
 from pairtune.runs.record import append_record, read_records
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from lab.candidates import Candidate, Factorial
-from lab.settings import read_data
+from lab.keys import read_data
 
 
 @dataclass(frozen=True)

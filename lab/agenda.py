@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cache
 
+from lab.keys import read_data, settings_key
 from lab.paper import PRESETS, all_rows, open_rows, tables
 from lab.rows import read_row
-from lab.search import searches
-from lab.settings import read_data, settings_key
+from lab.searches import searches
 from pairtune import Recipe, Run, UserError
 from pairtune.tune.job import Job
 
