@@ -16,6 +16,7 @@ import pytest
 
 from interrupts import heed_interrupts
 from pairtune.engines import prepare, shuffle
+from pairtune.engines.parquet import written_aside
 from pairtune.errors import UserError
 
 
@@ -142,7 +143,43 @@ def test_a_folder_of_other_things_is_never_overwritten(source, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("precious")
     message = refusal(source, tmp_path / "out", column="question", overwrite=True)
-    assert "is a folder with more than Parquet part files in it, and is not overwritten" in message
+    assert "is a folder with more in it than what a shuffle wrote, and is not overwritten" in message
+
+
+def test_part_files_that_no_shuffle_wrote_are_not_overwritten(source, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "part-of-my-thesis.parquet").write_text("precious")
+    message = refusal(source, tmp_path / "out", column="question", overwrite=True)
+    assert "is a folder with more in it than what a shuffle wrote, and is not overwritten" in message
+    (tmp_path / "out" / "_pairtune").touch()  # one that a shuffle wrote
+    shuffle(source, str(tmp_path / "out"), column="question", overwrite=True)
+    assert pq.read_table(tmp_path / "out").num_rows == 3
+
+
+def test_what_is_read_is_not_replaced_by_less(source, tmp_path):
+    before, words = pq.read_table(source), tmp_path / "words"
+    lost = "is what is read, and its rows would be lost: choose another output"
+    assert lost in refusal(source, source, column="question", rows_only=True, overwrite=True)
+    (tmp_path / "link").symlink_to(source)
+    assert lost in refusal(source, tmp_path / "link", column="question", rows_only=True, overwrite=True)
+    with pytest.raises(UserError, match=lost):
+        prepare(source, source, column="question", overwrite=True)
+    prepare(source, str(words), column="question")
+    assert lost in refusal(source, words, prepared=str(words), overwrite=True)
+    assert pq.read_table(source).equals(before)
+
+
+def test_what_a_killed_shuffle_left_is_swept_by_the_next_one(source, tmp_path):
+    program = (
+        "import os, signal, sys\nfrom pairtune.engines.parquet import written_aside\n"
+        "with written_aside(sys.argv[1], sys.argv[2], False):\n    os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program, str(tmp_path / "out"), source], check=False)
+    assert ran.returncode == -signal.SIGKILL and len(list(tmp_path.glob(".out.*"))) == 1
+    with written_aside(str(tmp_path / "out"), source, False):  # another one is at work
+        shuffle(source, str(tmp_path / "out"), column="question")
+        assert len(list(tmp_path.glob(".out.*"))) == 1
+        (next(tmp_path.glob(".out.*")) / "result").touch()
 
 
 def test_an_output_among_the_inputs_is_refused(source, tmp_path):

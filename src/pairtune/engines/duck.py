@@ -30,7 +30,8 @@ def shuffle_with_duckdb(job: Job) -> dict[str, int]:
     source = open_source(job.source)
     _refuse_names(source)
     keys = keys_of(job, source)
-    with written_aside(job.target, job.source, job.overwrite) as scratch:
+    read = [*(source.files if job.rows_only else ()), *([job.prepared] if job.prepared else ())]
+    with written_aside(job.target, job.source, job.overwrite, read=read) as scratch:
         if keys.kind == "vector":
             assert job.column is not None
             write_vector_words(source, job.column, scratch / "words", by=job.by, seed=job.seed, memory=job.memory)

@@ -6,17 +6,21 @@ import glob
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pairtune.errors import UserError
+from pairtune.runs.lock import LOCK, check_free, hold_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import IterableDataset
+
+
+OURS = "_pairtune"  # in a folder that a shuffle wrote; readers of Parquet pass over what begins so
 
 
 @dataclass(frozen=True)
@@ -95,20 +99,27 @@ def _difference(first: pa.Schema, other: pa.Schema) -> str:
 
 
 @contextmanager
-def written_aside(target: str, source: str, overwrite: bool) -> Iterator[Path]:
+def written_aside(target: str, source: str, overwrite: bool, *, read: Sequence[str] = ()) -> Iterator[Path]:
     """A scratch folder beside the target; what lies there as `result` when the block ends well becomes the target.
 
-    Whatever goes wrong, a full disk or Ctrl-C, nothing is left: neither the folder nor half a target.
+    Whatever goes wrong, a full disk or Ctrl-C, nothing is left: neither the folder nor half a target. What a process that was
+    killed has left is removed by the next one. read: files whose rows are not in the result, which must not replace them.
     """
     final = Path(target).absolute()
     _refuse_target(final, source, overwrite)
+    if any(final.exists() and final.samefile(file) for file in read):
+        raise UserError(f"{final} is what is read, and its rows would be lost: choose another output")
+    _sweep(final)
     try:
         scratch = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
     except OSError as problem:
         raise UserError(f"cannot write to {final.parent}: {problem.strerror}; choose another output") from problem
     try:
-        yield scratch
+        with hold_folder(scratch):
+            yield scratch
         result = scratch / "result"
+        if result.is_dir():
+            (result / OURS).touch()
         if final.exists() and (final.is_dir() or result.is_dir()):  # a file takes a file's place at once, a folder does not
             final.rename(scratch / "replaced")
         result.replace(final)
@@ -119,14 +130,25 @@ def written_aside(target: str, source: str, overwrite: bool) -> Iterator[Path]:
 def _refuse_target(final: Path, source: str, overwrite: bool) -> None:
     if final.exists() and not overwrite:
         raise UserError(f"{final} is there already: choose another output, or allow it to be overwritten")
-    if final.is_dir() and not all(_written_by_spark(path) for path in final.iterdir()):
-        raise UserError(f"{final} is a folder with more than Parquet part files in it, and is not overwritten: choose another")
+    if final.is_dir() and any(final.iterdir()) and not _is_ours(final):
+        raise UserError(f"{final} is a folder with more in it than what a shuffle wrote, and is not overwritten: choose another")
     if Path(source).is_dir() and Path(source).absolute() in final.parents:
         raise UserError(f"{final} lies in the input folder {source}: it would be read as input the next time; choose another")
 
 
-def _written_by_spark(path: Path) -> bool:
-    return path.name.startswith(("part-", ".part-", "_SUCCESS", "._SUCCESS"))
+def _is_ours(folder: Path) -> bool:
+    """Whether a shuffle on Spark wrote this folder, and nothing was put into it since."""
+    names = [path.name for path in folder.iterdir()]
+    return OURS in names and all(name.startswith(("part-", ".part-", "_SUCCESS", "._SUCCESS", OURS)) for name in names)
+
+
+def _sweep(final: Path) -> None:
+    """Remove the scratch folders for this target whose processes were killed."""
+    for scratch in final.parent.glob(f".{glob.escape(final.name)}.????????"):
+        if (scratch / LOCK).exists():
+            with suppress(UserError):  # it is at work
+                check_free(scratch)
+                shutil.rmtree(scratch, ignore_errors=True)
 
 
 def stream(source: str, columns: Sequence[str] | None = None) -> IterableDataset:

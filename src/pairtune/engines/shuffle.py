@@ -89,7 +89,7 @@ def prepare(
     memory_bytes(memory)
     opened = open_source(source)
     kind = kind_of_column(opened, by, column)
-    with written_aside(target, source, overwrite) as scratch:
+    with written_aside(target, source, overwrite, read=opened.files) as scratch:
         if kind == "vector":
             from pairtune.engines.vector_words import write_vector_words
 
