@@ -146,3 +146,45 @@ def test_scores_that_do_not_fit_the_split_are_refused(scores, message):
 
 def test_every_metric_says_what_it_is():
     assert all(metric.says for metric in METRICS.values())
+
+
+@pytest.mark.parametrize("apart", [1e-9, 1e-15])
+def test_scores_that_are_apart_in_float64_are_ranked_so(apart):
+    """Against the loop: trec_eval reads scores as float32, in which these are all equal."""
+    rng = np.random.default_rng(8)
+    labels = rng.random(200) > 0.5
+    scores = 0.5 + apart * rng.permutation(200)
+    query = np.repeat([f"q{number}" for number in range(20)], 10)
+    expected = [average_precision_by_a_loop(labels[query == q], scores[query == q]) for q in dict.fromkeys(query)]
+    assert scores_per_item(ranking(labels, query), scores, "MAP") == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("near", [0.3, 1.0, 1e12, -1e12, 1e308, 5e-324, -5e-324])
+def test_the_best_threshold_parts_scores_that_are_next_to_each_other(near):
+    for scores, positive in (
+        (np.array([np.nextafter(near, np.inf), near]), np.array([True, False])),
+        (np.array([near, np.nextafter(near, np.inf)]), np.array([True, True])),  # both, and so a number below both
+        (np.array([near, near]), np.array([True, False])),
+    ):
+        expected = 1.0 if positive.all() or scores[0] != scores[1] else 2 / 3
+        assert f1_score(positive, scores > best_threshold(scores, positive)) == pytest.approx(expected)
+
+
+def test_the_best_threshold_of_float32_scores_is_that_of_their_exact_values():
+    scores = np.array([np.nextafter(np.float32(0.5), np.float32(1)), 0.5], np.float32)
+    threshold = best_threshold(scores, np.array([True, False]))
+    assert float(scores[0]) > threshold >= float(scores[1])
+
+
+def test_among_equally_good_thresholds_the_highest_is_taken():
+    scores = np.array([0.9, 0.5, 0.3, 0.1])  # above 0.9: F1 is 2/3; with 0.5 and 0.3 as well: 2/3 again
+    positive = np.array([True, False, False, True])
+    assert best_threshold(scores, positive) == pytest.approx(0.7)
+
+
+def test_grades_that_are_no_whole_numbers_keep_three_digits_in_ndcg():
+    rng = np.random.default_rng(9)
+    grades = rng.integers(1, 1000, size=(15, 8)) / 1000
+    scores = rng.normal(size=(15, 8))
+    pairs = ranking(grades.ravel(), np.repeat(np.arange(15).astype(str), 8), grade=grades.ravel())
+    assert score_split(pairs, scores.ravel(), ["nDCG@3"])["nDCG@3"] == pytest.approx(ndcg_score(grades, scores, k=3), abs=1e-9)

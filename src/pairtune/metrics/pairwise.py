@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy import stats
 from sklearn.metrics import average_precision_score
@@ -36,7 +38,7 @@ def f1_at(scores: np.ndarray, positive: np.ndarray, threshold: float) -> float:
     >>> f1_at(np.array([0.9, 0.4, 0.1]), np.array([True, True, False]), 0.5)
     0.6666666666666666
     """
-    called = scores > threshold
+    called = scores.astype(np.float64) > threshold
     right = int(np.sum(called & positive))
     return 2 * right / (int(called.sum()) + int(positive.sum())) if right else 0.0
 
@@ -48,6 +50,7 @@ def best_threshold(scores: np.ndarray, positive: np.ndarray) -> float:
     """
     if not positive.any():
         return float(scores.max()) if len(scores) else 0.0
+    scores = scores.astype(np.float64)
     falling = np.argsort(-scores, kind="stable")
     ranked = scores[falling]
     right = np.cumsum(positive[falling])
@@ -55,4 +58,16 @@ def best_threshold(scores: np.ndarray, positive: np.ndarray) -> float:
     below = np.append(ranked[1:], -np.inf)
     f1[ranked == below] = -1.0  # no threshold lies between two equal scores
     cut = int(np.argmax(f1))
-    return float(ranked[cut] - 1e-6 if np.isinf(below[cut]) else (ranked[cut] + below[cut]) / 2)
+    return threshold_between(float(ranked[cut]), float(below[cut]))
+
+
+def threshold_between(above: float, below: float) -> float:
+    """A number under `above` and not under `below`: half-way, where floats are that fine; a little less than the lowest score.
+
+    >>> threshold_between(0.9, 0.5), threshold_between(1.0, float("-inf"))
+    (0.7, 0.999999)
+    """
+    if below == -math.inf:
+        return min(above - 1e-6, math.nextafter(above, -math.inf))
+    middle = above / 2 + below / 2
+    return middle if below <= middle < above else below

@@ -59,9 +59,25 @@ def rank_by_query(name: str, cut: int, query: np.ndarray, gain: np.ndarray, scor
     measure = MEASURES[name](cut)
     documents = _tie_breaking_names(gain)
     qrels = [ir_measures.Qrel(str(q), d, int(g)) for q, d, g in zip(query, documents, gain, strict=True)]
-    run = [ir_measures.ScoredDoc(str(q), d, float(s)) for q, d, s in zip(query, documents, scores, strict=True)]
+    ranks = ranks_within(query, scores)  # trec_eval reads scores as float32: near ones would be ties
+    run = [ir_measures.ScoredDoc(str(q), d, float(s)) for q, d, s in zip(query, documents, ranks, strict=True)]
     found = {value.query_id: value.value for value in ir_measures.iter_calc([measure], qrels, run)}
     return np.array([found.get(str(q), 0.0) for q in distinct_queries(query)])
+
+
+def ranks_within(query: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """(N,) whole numbers that are ordered, and equal, as the scores of each query are.
+
+    >>> ranks_within(np.array(["a", "a", "b", "a"]), np.array([0.5, -1.0, 7.0, 0.5])).tolist()
+    [1, 0, 0, 1]
+    """
+    _, number = np.unique(query, return_inverse=True)
+    order = np.lexsort((scores, number))
+    begins = np.diff(number[order], prepend=-1) != 0
+    rises = np.cumsum(~begins & (np.diff(scores[order], prepend=np.nan) != 0))
+    ranks = np.empty(len(scores), np.int64)
+    ranks[order] = rises - np.maximum.accumulate(np.where(begins, rises, 0))
+    return ranks
 
 
 def _tie_breaking_names(gain: np.ndarray) -> list[str]:
