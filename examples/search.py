@@ -5,8 +5,7 @@ python examples/search.py "wait until all threads are done" [encoder or folder o
 
 import sys
 
-from pairtune import load_encoder, load_task
-from pairtune.encoders.index import Index
+from pairtune import Index, load_encoder, load_task
 
 query = sys.argv[1] if len(sys.argv) > 1 else "wait until all threads are done"
 model = load_encoder(sys.argv[2] if len(sys.argv) > 2 else "minilm")

@@ -22,7 +22,7 @@ Masks = list[Tensor | None]
 _batch: ContextVar[tuple[Packed, dict[Any, Masks]]] = ContextVar("batch")
 
 
-class Sides(NamedTuple):
+class Projected(NamedTuple):
     """Of T tokens in a row, each (T, heads, width); of keys and values there may be fewer heads, each for several of a query."""
 
     query: Tensor
@@ -78,33 +78,35 @@ def attend(
     batch, known = _batch.get()
     causal = bool(getattr(module, "is_causal", False))
     window = None if sliding_window is None or sliding_window >= batch.longest else sliding_window
-    sides = Sides(*(side.squeeze(0).transpose(0, 1) for side in (query, key, value)))
+    projected = Projected(*(side.squeeze(0).transpose(0, 1) for side in (query, key, value)))
     half = query.is_cuda and query.dtype in (torch.bfloat16, torch.float16)
     if masks is None and half and flash_serves(query.shape[-1]):
-        return _attend_flash(sides, batch, dropout, scaling, causal, window)[None], None
+        return _attend_flash(projected, batch, dropout, scaling, causal, window)[None], None
     kind = causal, window, query.dtype
     if masks is None and kind not in known:  # the same in all layers of a kind
         known[kind] = [mask_block(block, query, causal, window) for block in batch.blocks]
     given = known[kind] if masks is None else masks
-    parts = [_attend_block(sides, block, dropout, scaling, mask) for block, mask in zip(batch.blocks, given, strict=True)]
+    parts = [_attend_block(projected, block, dropout, scaling, mask) for block, mask in zip(batch.blocks, given, strict=True)]
     return torch.cat(parts)[None] if len(parts) > 1 else parts[0][None], None
 
 
-def _attend_flash(sides: Sides, batch: Packed, dropout: float, scaling: float | None, causal: bool, window: int | None) -> Tensor:
+def _attend_flash(
+    projected: Projected, batch: Packed, dropout: float, scaling: float | None, causal: bool, window: int | None
+) -> Tensor:
     """(T, heads, width) by the kernel for texts of different lengths; `varlen_attn` is the same without dropout."""
     starts, longest = batch.starts, batch.longest
     reach = {} if window is None else {"window_size_left": window - 1, "window_size_right": 0 if causal else window - 1}
     operator = torch.ops.aten._flash_attention_forward
-    return operator(*sides, starts, starts, longest, longest, dropout, causal, False, scale=scaling, **reach)[0]
+    return operator(*projected, starts, starts, longest, longest, dropout, causal, False, scale=scaling, **reach)[0]
 
 
-def _attend_block(sides: Sides, block: Block, dropout: float, scaling: float | None, mask: Tensor | None) -> Tensor:
+def _attend_block(projected: Projected, block: Block, dropout: float, scaling: float | None, mask: Tensor | None) -> Tensor:
     """The tokens of one block, (tokens, heads, width): moved to where they would be with padding, and back."""
-    query, key, value = (_spread(side, block) for side in sides)
+    query, key, value = (_spread(side, block) for side in projected)
     if key.shape[1] < query.shape[1]:
-        key, value = (side.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for side in (key, value))
+        key, value = (one.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for one in (key, value))
     found = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling)
-    found = found.transpose(1, 2).reshape(-1, *sides.query.shape[1:])
+    found = found.transpose(1, 2).reshape(-1, *projected.query.shape[1:])
     return found if block.slots is None else _Unpad.apply(found, block.slots)
 
 
