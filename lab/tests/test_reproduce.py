@@ -20,6 +20,7 @@ from lab.rows import read_row
 
 from interrupts import heed_interrupts
 from pairtune.data.datasets import load_task
+from pairtune.runs.lock import hold_folder
 from pairtune.runs.record import read_records
 from pairtune.tune.job import Job
 from pairtune.tune.worker import before_path
@@ -169,13 +170,9 @@ def test_a_run_that_fails_is_told_at_the_end_and_the_others_are_made(work, tiny_
 
 
 def test_two_queues_do_not_share_a_folder(work):
-    import fcntl
-
-    (work / "runs" / "lab").mkdir(parents=True)
-    with (work / "runs" / "lab" / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with hold_folder(work / "runs" / "lab"):
         status, _, error = finish(work, command(work, "none", "antique/mse"))
-    assert status == 2 and "another program trains in runs/lab" in error
+    assert status == 2 and f"runs/lab is in use: process {os.getpid()} on" in error
 
 
 def test_scores_of_the_encoder_as_it_comes_are_lent_to_runs_of_the_same_texts_only(tmp_path):

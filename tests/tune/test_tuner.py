@@ -157,5 +157,5 @@ def test_a_storage_that_cannot_be_opened_is_named(tmp_path, tiny_encoder):
 
 
 def test_a_choice_that_cannot_be_trained_ends_the_search_with_the_reason(tmp_path, tiny_encoder):
-    with pytest.raises(UserError, match="the rules' choice cannot be trained"):
+    with pytest.raises(UserError, match="the starting recipe cannot be trained"):
         small_search(str(tmp_path / "no such encoder"), tmp_path / "run")

@@ -16,7 +16,7 @@ from pairtune.encoders.ignoring import give_tokenizer, ignoring
 from pairtune.encoders.loading import load_encoder
 from pairtune.ordering import CONTROLS, ORDERINGS, Side, epoch_seed, order_pairs
 from pairtune.ordering.hardness import FALSE_NEGATIVE_MARGIN, Inspection, inspect_batches
-from pairtune.ordering.nearest import normalize
+from pairtune.ordering.nearest import unit_rows
 from pairtune.runs.recipe import OrderSettings, Recipe
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def find_rivals(
 
     The clearest ones first, and the share of positive pairs that have one. Texts that are a positive pair anyway do not count.
     """
-    left, right = normalize(left), normalize(right)
+    left, right = unit_rows(left), unit_rows(right)
     known = set(zip(np.array(pairs.left, object)[positive], np.array(pairs.right, object)[positive], strict=True))
     own = np.einsum("ij,ij->i", left, right)
     anchors = np.flatnonzero(positive)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pairtune.data.findings import Findings
 from pairtune.data.pairs import Task
 from pairtune.data.profile import describe, profile
-from pairtune.report.orders import shorten, summarize_orders
+from pairtune.report.orders import WIDEST, summarize_orders
 from pairtune.report.settings import describe_loss, describe_order, describe_schedule, describe_time
+from pairtune.runs.evidence import shorten
 from pairtune.runs.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ def describe_seen(seen: Seen, recipe: Recipe) -> Lines:
     lines += [
         (
             "",
-            f"{shorten(pairs.left[one.row])}  |  its own ({one.own:.2f}): {shorten(pairs.right[one.row])}  |  "
-            f"closer ({one.similarity:.2f}): {shorten(pairs.right[one.other])}",
+            f"{shorten(pairs.left[one.row], WIDEST)}  |  its own ({one.own:.2f}): {shorten(pairs.right[one.row], WIDEST)}  |  "
+            f"closer ({one.similarity:.2f}): {shorten(pairs.right[one.other], WIDEST)}",
         )
         for one in seen.rivals[:SHOWN]
     ]
@@ -117,7 +118,7 @@ def _describe_oddities(found: Findings) -> Lines:
     if found.contradictions:
         lines.append(("contradictions", f"{len(found.contradictions):,} pairs occur with labels that contradict each other"))
         lines += [
-            ("", f"{' and '.join(f'{grade:g}' for grade in one.grades)}: {shorten(one.left)}  |  {shorten(one.right)}")
+            ("", f"{_listed(one.grades)}: {shorten(one.left, WIDEST)}  |  {shorten(one.right, WIDEST)}")
             for one in found.contradictions[:SHOWN]
         ]
     if found.identical:
@@ -125,6 +126,10 @@ def _describe_oddities(found: Findings) -> Lines:
     if found.empty:
         lines.append(("empty", f"{found.empty:,} texts are empty or white space"))
     return lines
+
+
+def _listed(grades: Sequence[float]) -> str:
+    return " and ".join(f"{grade:g}" for grade in grades)
 
 
 def _warn(pairs: int) -> str:

@@ -25,7 +25,7 @@ PAGE = "tuning.html"
 
 @dataclass(frozen=True)
 class Effect:
-    """What a level adds to the score of the rules' choice, on average over the candidates that have it; error: standard error."""
+    """What a level adds to the score of the starting recipe, on average over those that have it. error: standard error."""
 
     axis: str
     level: str
@@ -56,7 +56,7 @@ def render(tuning: Tuning, recipe: str) -> str:
         time=describe_time,
         mean=mean_score,
         effects=find_effects(tuning),
-        plot=Plot(plot_gains(tuning), f"{tuning.metric}: gain over the rules' choice", "Each with its standard error."),
+        plot=Plot(plot_gains(tuning), f"{tuning.metric}: gain over the starting recipe", "Each with its standard error."),
         recipe=recipe,
         version=__version__,
         style=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
@@ -70,10 +70,10 @@ def describe_choice(tuning: Tuning) -> str:
     winner = tuning.winner
     done = f"{len(tuning.tried)} candidates in {tuning.trainings} trainings, {describe_time(tuning.seconds)}."
     if len(tuning.tried) == 1:
-        return f"{done} Chosen: the rules' choice; there was no time to try another."
+        return f"{done} Chosen: the starting recipe; there was no time to try another."
     if not winner.changes:
-        return f"{done} Chosen: the rules' choice; no other candidate was clearly better."
-    gain = f"{tuning.metric} {format_gain(winner)} over the rules' choice on {winner.folds} held-out parts"
+        return f"{done} Chosen: the starting recipe; no other candidate was clearly better."
+    gain = f"{tuning.metric} {format_gain(winner)} over the starting recipe on {winner.folds} held-out parts"
     return f"{done} Chosen: {describe_changes(winner.changes)}; {gain}."
 
 

@@ -55,7 +55,7 @@ class Course:
             scores = (done.record.after["dev"][metric], done.record.before["dev"][metric])
             self.ledger.report(entry, job.seed, *scores, done.took)
         elif number == self.ledger.entries()[0].number:
-            raise UserError(f"the rules' choice cannot be trained: {done.problem}")
+            raise UserError(f"the starting recipe cannot be trained: {done.problem}")
         else:
             self.ledger.end(entry, f"failed: {done.problem.splitlines()[0]}", None)
         self._say(entry, job.seed, done)
@@ -82,7 +82,7 @@ class Course:
         return choose([entry.scores for entry in entries], changes, len(self.folds.numbers))
 
     def gain(self, entry: Entry, entries: Sequence[Entry]) -> Comparison:
-        """A candidate beside the rules' choice."""
+        """A candidate beside the starting recipe."""
         return compare(entry.scores, entries[0].scores, self.noise(entries))
 
     def noise(self, entries: Sequence[Entry]) -> float | None:
@@ -90,7 +90,7 @@ class Course:
         return common_noise([one.scores for one in entries[1:]], entries[0].scores)
 
     def _open_work(self, entries: Sequence[Entry]) -> Work | None:
-        """A fold of a candidate that is in the race: first of the rules' choice, which all are compared with."""
+        """A fold of a candidate that is in the race: first of the starting recipe, which all are compared with."""
         base, best = entries[0], entries[self.best(entries)]
         if len(base.scores) + len(base.claimed) < min(ENOUGH, len(self.folds.numbers)):
             return base, self._free_folds(base)[0]

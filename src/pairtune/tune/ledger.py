@@ -47,7 +47,7 @@ class Entry:
 
 
 class Ledger:
-    """The candidates of one search, in order of their numbers; the first one is the rules' choice and carries the plan."""
+    """The candidates of one search, in order of their numbers; the first one is the starting recipe and carries the plan."""
 
     def __init__(self, study: Study) -> None:
         self._study = study
@@ -80,7 +80,7 @@ class Ledger:
         return None
 
     def begin(self, plan: Mapping[str, Any], space: Space) -> None:
-        """Enter the rules' choice. Where two processes begin at once, the one with the lower number counts, and its plan."""
+        """Enter the starting recipe. Where two processes begin at once, the one with the lower number counts, and its plan."""
         self._study.enqueue_trial(dict(space.start), user_attrs={"plan": dict(plan), "levels": space.start})
         self._ask(space)
 
@@ -146,7 +146,7 @@ class Ledger:
             trial.report(score, fold)
 
     def end(self, entry: Entry, why: str, gain: float | None) -> None:
-        """The race of a candidate is over. gain: over the rules' choice, for the sampler; None where there is no figure."""
+        """The race of a candidate is over. gain: over the starting recipe, for the sampler; None where there is no figure."""
         import optuna
 
         with suppress(optuna.exceptions.UpdateFinishedTrialError, ValueError):  # another process has ended it

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,9 +11,8 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 
-from pairtune.errors import UserError
+from pairtune.runs.lock import hold_folder
 from pairtune.runs.record import Run
 from pairtune.tune.board import Board
 from pairtune.tune.job import Job
@@ -142,7 +140,7 @@ def run_jobs(
 
     May be killed at any moment: what was filed stays so, a run that was interrupted goes on from its last checkpoint.
     """
-    with alone_in(setup.out):
+    with hold_folder(setup.out):
         board, waiting = Board(jobs, done_before, workers), iter(jobs)
         problems: dict[Job, str] = {}
 
@@ -175,18 +173,3 @@ def _deaf() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def alone_in(out: Path) -> Iterator[None]:
-    """One queue per folder: two would train the same runs."""
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / "lock").open("w") as file:
-        if sys.platform != "win32":
-            import fcntl
-
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as problem:
-                raise UserError(f"another program trains in {out}: wait for it, or give another --out") from problem
-        yield

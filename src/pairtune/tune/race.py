@@ -79,7 +79,7 @@ def judge(found: Comparison, most: int) -> Verdict:
 
 
 def choose(scores: Sequence[FoldScores], changes: Sequence[int], most: int) -> int:
-    """The place of the candidate to take; the first one is the rules' choice.
+    """The place of the candidate to take; the first one is the starting recipe.
 
     Of those with enough folds, find the one with the largest mean gain over the first, and all that are not clearly behind it.
     Of these take the simplest: the one with the fewest changes, then the one with the largest gain.

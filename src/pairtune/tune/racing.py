@@ -25,7 +25,7 @@ from pairtune.tune.space import Space
 from pairtune.tune.tuning import Tried, Tuning
 from pairtune.tune.worker import Setup, attempt
 
-TOO_SHORT = "too little time to compare candidates: the rules' choice is trained; give more minutes"
+TOO_SHORT = "too little time to compare candidates: the starting recipe is trained; give more minutes"
 
 
 def race(task: Task, base: Recipe, reasons: tuple[str, ...], ledger: Ledger, budget: Budget, out: Path, leads: bool) -> Tuning:

@@ -83,7 +83,7 @@ SPACE: dict[Kind, tuple[Axis, ...]] = {
 
 @dataclass(frozen=True)
 class Space:
-    """The candidates around a recipe, the rules' choice; its own levels are always among those of an axis."""
+    """The candidates around the recipe that a search starts from; its own levels are always among those of an axis."""
 
     base: Recipe
     axes: tuple[Axis, ...]
@@ -163,9 +163,9 @@ def describe_changes(changes: Mapping[str, str]) -> str:
     """In what a candidate differs, in words.
 
     >>> describe_changes({"learning rate": "5e-05", "order": "examples"}), describe_changes({})
-    ('learning rate 5e-05, order examples', "the rules' choice")
+    ('learning rate 5e-05, order examples', "the starting recipe")
     """
-    return ", ".join(f"{name} {level}" for name, level in changes.items()) or "the rules' choice"
+    return ", ".join(f"{name} {level}" for name, level in changes.items()) or "the starting recipe"
 
 
 def _speaks(axis: Axis, kind: str) -> bool:

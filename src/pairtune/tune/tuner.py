@@ -16,6 +16,7 @@ from pairtune.data.pairs import Task
 from pairtune.errors import UserError
 from pairtune.progress import say
 from pairtune.runs.folder import write_whole
+from pairtune.runs.lock import hold_folder
 from pairtune.runs.recipe import Recipe, make_recipe
 from pairtune.runs.record import Run
 from pairtune.runs.toml import write_toml
@@ -23,7 +24,6 @@ from pairtune.tune.budget import Budget
 from pairtune.tune.folds import without_test
 from pairtune.tune.job import encoder_name
 from pairtune.tune.ledger import Ledger
-from pairtune.tune.queue import alone_in
 from pairtune.tune.racing import race
 from pairtune.tune.space import describe_changes
 from pairtune.tune.tuning import TUNING, Tuning, read_tuning
@@ -62,7 +62,7 @@ def tune(
     """
     folder, begun = Path(out), time.monotonic()
     check_limits(minutes, most_trainings, jobs)
-    with nullcontext() if join else alone_in(folder):
+    with nullcontext() if join else hold_folder(folder):
         if not join and (folder / TUNING).exists():
             return finish(task, folder, read_finished(folder, resume))
         if not (resume or join or storage) and (folder / JOURNAL).exists():
@@ -116,10 +116,10 @@ def finish(task: Task, folder: Path, tuning: Tuning) -> Tuned:
 
     recipe = last_recipe(task, tuning)
     write_toml(folder / RECIPE, recipe)
-    winner = tuning.winner
-    against = f"{winner.gain:+.4f} against the rules' choice on {winner.folds} folds"
-    found = against if winner.changes else "nothing else was clearly better"
-    say(f"chosen after {tuning.trainings} trainings: {describe_changes(winner.changes)} ({found}); now training it")
+    if tuning.trainings:
+        winner = tuning.winner
+        gain = f"{winner.gain:+.4f} on {winner.folds} folds" if winner.changes else "nothing else was clearly better"
+        say(f"chosen after {tuning.trainings} trainings: {describe_changes(winner.changes)} ({gain}); now training it")
     runs = train(recipe, out=folder, task=task, resume=True)
     return Tuned(folder, tuning, runs[0])
 

@@ -13,9 +13,9 @@ TUNING = "tuning.json"
 
 
 class Tried(BaseModel):
-    """A candidate. changes: in what it differs from the rules' choice, by axis. scores: on dev, by the number of the fold.
+    """A candidate. changes: in what it differs from the starting recipe, by axis. scores: on dev, by the number of the fold.
 
-    gain, error: over the rules' choice on `folds` common folds, and its standard error (None: not known).
+    gain, error: over the starting recipe on `folds` common folds, and its standard error (None: not known).
     ended: how its race ended.
     """
 
@@ -33,7 +33,7 @@ class Tried(BaseModel):
 
 
 class Tuning(BaseModel):
-    """A search. chosen: the place of the winner in `tried`; the first of them is the rules' choice.
+    """A search. chosen: the place of the winner in `tried`; the first of them is the starting recipe.
 
     before: the encoder as it came, by fold. notes: what was done to fit the time. untried: neighbors of the winner that were not
     tried. importance: how much of the differences each axis explains, by Optuna's estimate.
