@@ -16,6 +16,7 @@ from pairtune.data.datasets import load_task
 from pairtune.data.filling import fill_dev
 from pairtune.data.material import check_candidates, check_negatives, note_splits, training_dataset
 from pairtune.data.pairs import Task
+from pairtune.data.prompting import ALIKE, add_prompts
 from pairtune.data.splits import join_dev, rotate_dev
 from pairtune.errors import UserError
 from pairtune.progress import say
@@ -47,6 +48,7 @@ def run(
     """
     from pairtune.encoders.ignoring import give_tokenizer, ignoring
     from pairtune.encoders.loading import load_encoder
+    from pairtune.encoders.prompts import choose_prompts, keep_prompts
     from pairtune.sbert.card import name_base_model
     from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, write_evidence
 
@@ -66,6 +68,11 @@ def run(
         say(f"{task.name}: {note}")
     model = load_encoder(recipe.encoder, recipe.stages[0].train.max_seq_length)
     name_base_model(model, recipe.encoder)
+    prompts = choose_prompts(model, recipe.prompts, alike=task.kind in ALIKE)
+    if prompts:
+        keep_prompts(model, prompts)
+        say(f"{task.name}: {prompts}")
+    task = add_prompts(task, prompts)
     original = model.tokenizer
     tokenizer = ignoring(original, recipe.ignore) if recipe.ignore else original
     with folder.hold(), disk_in_words(out):  # not before all that can be refused has been

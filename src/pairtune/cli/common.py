@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -13,7 +13,10 @@ from rich.console import Console
 from pairtune.errors import UserError
 
 if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
     from pairtune.data.pairs import Task
+    from pairtune.encoders.prompts import Prompts
 
 app = typer.Typer(
     help="Fine-tune sentence encoders to score pairs of texts.",
@@ -25,6 +28,12 @@ WIDE = 140  # columns of a table that goes to a file or a pipe, where no window 
 screen = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE)
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of text, for programs.")]
+LeftPrompt = Annotated[
+    str | None, typer.Option("--left-prompt", help="What stands before left texts; without, the model's own query prompt.")
+]
+RightPrompt = Annotated[
+    str | None, typer.Option("--right-prompt", help="What stands before right texts; without, the model's own document prompt.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -59,6 +68,21 @@ def say_notes(task: Task | None) -> None:
     if task is not None:
         for note in task.notes:
             say(f"{task.name}: {note}")
+
+
+def settle_prompts(
+    model: SentenceTransformer, left: str | None = None, right: str | None = None, *, alike: bool = False
+) -> Prompts:
+    """The prompts that were given by hand, or the model's own, which are said."""
+    from pairtune.encoders.prompts import choose_prompts, keep_prompts
+    from pairtune.progress import say
+
+    given: dict[Literal["left", "right"], str] = {"left": left or "", "right": right or ""}
+    prompts = choose_prompts(model, {} if left is None and right is None else given, alike=alike)
+    if prompts:
+        keep_prompts(model, prompts)
+        say(str(prompts))
+    return prompts
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -12,11 +12,14 @@ from rich.table import Table
 
 from pairtune.cli.common import (
     JsonFlag,
+    LeftPrompt,
+    RightPrompt,
     app,
     choose_task,
     print_scores,
     say_notes,
     screen,
+    settle_prompts,
 )
 from pairtune.cli.options import OwnData, takes_data
 from pairtune.errors import UserError
@@ -68,14 +71,19 @@ def evaluate(
     task: Annotated[str | None, typer.Argument(help="A task, unless --data is given.")] = None,
     split: Part = None,
     own: OwnData = OwnData(),  # noqa: B008
+    left_prompt: LeftPrompt = None,
+    right_prompt: RightPrompt = None,
     quick: Quick = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Score a model on a split of a task, or on all pairs of a file."""
     chosen, split = choose_scored(task, own, split)
+    from pairtune.data.prompting import ALIKE, add_prompts
     from pairtune.sbert.evaluator import evaluate_task
 
-    print_scores(count_scored(chosen, split) | evaluate_task(load(model, quick), chosen, [split])[split], as_json)
+    encoder = load(model, quick)
+    prompted = add_prompts(chosen, settle_prompts(encoder, left_prompt, right_prompt, alike=chosen.kind in ALIKE))
+    print_scores(count_scored(chosen, split) | evaluate_task(encoder, prompted, [split])[split], as_json)
 
 
 @app.command()
@@ -124,9 +132,11 @@ def count_scored(task: Task, split: str) -> dict[str, float]:
 @app.command()
 def score(
     model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
-    file: Annotated[Path | None, typer.Argument(help="Pairs to score: .csv, .tsv, .jsonl or .parquet.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="Pairs to score: .csv, .tsv, .jsonl, .parquet and others.")] = None,
     left: Annotated[str, typer.Option(help="The left text; with a file, its column, by default left.")] = "",
     right: Annotated[str, typer.Option(help="The right text; with a file, its column, by default right.")] = "",
+    left_prompt: LeftPrompt = None,
+    right_prompt: RightPrompt = None,
     quick: Quick = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -138,7 +148,9 @@ def score(
     lefts, rights = read_sides(file, left or None, right or None) if file else ([left], [right])
     from pairtune.encoders.embedding import score_pairs
 
-    values = [round(float(value), 6) for value in score_pairs(load(model, quick), lefts, rights)]
+    encoder = load(model, quick)
+    prompts = settle_prompts(encoder, left_prompt, right_prompt)
+    values = [round(float(value), 6) for value in score_pairs(encoder, prompts.of_left(lefts), prompts.of_right(rights))]
     print(json.dumps({"scores": values}) if as_json else "\n".join(f"{value:.6f}" for value in values))
 
 
@@ -149,6 +161,8 @@ def search(
     query: Annotated[str | None, typer.Argument(help="What to look for; none: ask at a prompt.")] = None,
     column: Annotated[str, typer.Option(help="The column of the texts, where the corpus is a table.")] = "text",
     top: Annotated[int, typer.Option(help="How many to show.", min=1)] = 5,
+    left_prompt: LeftPrompt = None,
+    right_prompt: RightPrompt = None,
     quick: Quick = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -158,7 +172,7 @@ def search(
 
     texts = read_texts(corpus, column)
     encoder = load(model, quick)
-    index = open_index(encoder, texts, beside=corpus)
+    index = open_index(encoder, texts, beside=corpus, prompts=settle_prompts(encoder, left_prompt, right_prompt))
     for text in [query] if query is not None else ask("search: "):
         matches = [{"score": round(value, 6), "text": found} for value, found in index.search(encoder, text, top)]
         if as_json:
@@ -182,7 +196,7 @@ def ask(prompt: str) -> Any:
     """Lines from the user until an empty one or the end of input."""
     while True:
         try:
-            line = input(prompt).strip()
+            line = input(prompt if sys.stdin.isatty() else "").strip()  # in a pipe, nothing but results
         except EOFError:
             return
         if not line:

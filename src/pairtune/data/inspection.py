@@ -11,9 +11,11 @@ import numpy as np
 from pairtune.data.material import training_pairs
 from pairtune.data.pairs import PairSet, Task
 from pairtune.data.profile import MEASURED_TEXTS, spread
+from pairtune.data.prompting import ALIKE, add_prompts
 from pairtune.encoders.embedding import encode
 from pairtune.encoders.ignoring import give_tokenizer, ignoring
 from pairtune.encoders.loading import load_encoder
+from pairtune.encoders.prompts import choose_prompts
 from pairtune.ordering import CONTROLS, ORDERINGS, Side, epoch_seed, order_pairs
 from pairtune.ordering.hardness import FALSE_NEGATIVE_MARGIN, Inspection, inspect_batches
 from pairtune.ordering.nearest import unit_rows
@@ -69,6 +71,7 @@ def inspect_recipe(recipe: Recipe, task: Task, at_most: int = 0) -> Seen:
     model = load_encoder(recipe.encoder, stage.train.max_seq_length)
     if recipe.ignore:
         give_tokenizer(model, ignoring(model.tokenizer, recipe.ignore))
+    task = add_prompts(task, choose_prompts(model, recipe.prompts, alike=task.kind in ALIKE))
     pairs = training_pairs(model, task, stage, np.random.default_rng([seed, 1]))
     if 0 < at_most < len(pairs):
         pairs = pairs.take(range(at_most))

@@ -6,7 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from pairtune.encoders.embedding import encode
 from pairtune.encoders.fingerprint import fingerprint_model, fingerprint_texts
+from pairtune.encoders.prompts import NO_PROMPTS, Prompts
 from pairtune.progress import say
 
 if TYPE_CHECKING:
@@ -23,34 +24,43 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Index:
-    """The distinct texts of a corpus and their unit vectors in faiss: the inner product is the cosine."""
+    """The distinct texts of a corpus and their unit vectors in faiss: the inner product is the cosine.
+
+    prompts: what stands before a query (left) and before the texts (right) when they are encoded.
+    """
 
     texts: tuple[str, ...]
     faiss: Any
+    prompts: Prompts = NO_PROMPTS
 
     @classmethod
-    def build(cls, model: SentenceTransformer, texts: Sequence[str]) -> Index:
+    def build(cls, model: SentenceTransformer, texts: Sequence[str], prompts: Prompts = NO_PROMPTS) -> Index:
         """Encode the corpus, each distinct text once."""
         distinct = tuple(dict.fromkeys(texts))
-        vectors = encode(model, distinct, "encoding the corpus")
+        vectors = encode(model, prompts.of_right(distinct), "encoding the corpus")
         index = faiss.IndexFlatIP(vectors.shape[1])
         index.add(vectors)
-        return cls(distinct, index)
+        return cls(distinct, index, prompts)
 
     def search(self, model: SentenceTransformer, query: str, top: int = 5) -> list[tuple[float, str]]:
         """The nearest texts, best first, with their cosines."""
-        scores, rows = self.faiss.search(encode(model, [query]), min(top, len(self.texts)))
+        scores, rows = self.faiss.search(encode(model, self.prompts.of_left([query])), min(top, len(self.texts)))
         return [(float(score), self.texts[row]) for score, row in zip(scores[0], rows[0], strict=True)]
 
 
-def open_index(model: SentenceTransformer, texts: Sequence[str], beside: Path) -> Index:
+def open_index(
+    model: SentenceTransformer,
+    texts: Sequence[str],
+    beside: Path,
+    prompts: Prompts = NO_PROMPTS,
+) -> Index:
     """The index kept in `<corpus>.index/`, if it was made by this model from these texts; else a new one, kept there."""
     folder = beside.with_name(f"{beside.name}.index")
-    key = {"texts": fingerprint_texts(texts), "model": fingerprint_model(model)}
+    key = {"texts": fingerprint_texts(prompts.of_right(texts)), "model": fingerprint_model(model)}
     kept = read_index(folder, key, tuple(dict.fromkeys(texts)))
     if kept is not None:
-        return kept
-    index = Index.build(model, texts)
+        return replace(kept, prompts=prompts)
+    index = Index.build(model, texts, prompts)
     try:
         write_index(folder, key, index)
     except (OSError, RuntimeError) as problem:

@@ -93,6 +93,8 @@ def describe_values(field: FieldInfo) -> str:
     kind: Any = field.annotation
     if get_origin(kind) is Literal:
         return ", ".join(f"`{word}`" for word in get_args(kind))
+    if get_origin(kind) is dict:
+        return f"a table of texts: {', '.join(f'`{word}`' for word in get_args(get_args(kind)[0]))}"
     inner = get_args(kind)[0] if get_args(kind) else kind
     words = {bool: "`true`, `false`", str: "a text", int: "a whole number", float: "a number"}[_plain(inner)]
     if get_origin(kind) is tuple:

@@ -184,6 +184,9 @@ class Recipe(Settings):
         "given", description="`rotating` holds out another tenth of train and dev for each seed; `joined` trains on dev as well"
     )
     dev_candidates: int = Field(0, ge=0, description="as `train.candidates`, for dev, where it is easier than what will be met")
+    prompts: dict[Literal["left", "right"], str] = Field(
+        {}, description="what stands before each left and each right text; without, the prompts of the encoder's own config"
+    )
     ignore: tuple[str, ...] = Field(
         (),
         description="regular expressions (Oniguruma's); what they match, such as links, the tuned model's tokenizer leaves out",

@@ -38,4 +38,10 @@ def to_toml(recipe: Recipe) -> str:
 
 def _settings(table: dict[str, Any]) -> list[str]:
     """`key = value` lines; what is None has no value in TOML and is left out."""
-    return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items() if value is not None]
+    return [f"{key} = {_value(value)}" for key, value in table.items() if value is not None]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(_settings(value))}}}"
+    return json.dumps(value, ensure_ascii=False)

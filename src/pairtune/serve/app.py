@@ -176,7 +176,8 @@ def add_api(app: FastAPI, matcher: Matcher, batcher: Batcher[Question, Answer]) 
 
 async def score_some(batcher: Batcher[Question, Answer], pairs: list[Pair]) -> dict[str, list[float]]:
     """By side, the cosine of each pair."""
-    answer = await batcher.ask(Question((*(pair.left for pair in pairs), *(pair.right for pair in pairs))))
+    texts = (*(pair.left for pair in pairs), *(pair.right for pair in pairs))
+    answer = await batcher.ask(Question(texts, left=len(pairs)))
     return {
         name: [round(float(value), 6) for value in np.einsum("ij,ij->i", vectors[: len(pairs)], vectors[len(pairs) :])]
         for name, vectors in answer.vectors.items()

@@ -16,6 +16,7 @@ import torch
 from pairtune.data.tables import read_texts
 from pairtune.encoders.index import Index, open_index
 from pairtune.encoders.loading import load_encoder
+from pairtune.encoders.prompts import NO_PROMPTS, Prompts, choose_prompts, keep_prompts
 from pairtune.errors import UserError
 from pairtune.progress import say
 
@@ -31,14 +32,20 @@ class Side:
     encoder: str
     model: SentenceTransformer
     index: Index | None = None
+    prompts: Prompts = NO_PROMPTS
 
 
 @dataclass(frozen=True)
 class Question:
-    """Texts to encode, and how many matches of the first one to find."""
+    """Texts to encode, and how many matches of the first one to find. left: so many of them, the first ones, are left texts."""
 
     texts: tuple[str, ...]
     top: int = 0
+    left: int = 1
+
+    def prompted(self, prompts: Prompts) -> tuple[str, ...]:
+        """The texts as an encoder with these prompts reads them."""
+        return prompts.of_left(self.texts[: self.left]) + prompts.of_right(self.texts[self.left :])
 
 
 @dataclass(frozen=True)
@@ -58,13 +65,14 @@ class Matcher:
 
     def answer(self, questions: Sequence[Question]) -> list[Answer]:
         """The answers, in order."""
-        distinct = list(dict.fromkeys(text for question in questions for text in question.texts))
-        row = {text: place for place, text in enumerate(distinct)}
         answers = [Answer({}, {}) for _ in questions]
         for side in self.sides:
+            asked = [question.prompted(side.prompts) for question in questions]
+            distinct = list(dict.fromkeys(text for texts in asked for text in texts))
+            row = {text: place for place, text in enumerate(distinct)}
             vectors = side.model.encode(distinct, normalize_embeddings=True, show_progress_bar=False).astype(np.float32)
-            for question, answer in zip(questions, answers, strict=True):
-                answer.vectors[side.name] = vectors[[row[text] for text in question.texts]]
+            for texts, answer in zip(asked, answers, strict=True):
+                answer.vectors[side.name] = vectors[[row[text] for text in texts]]
             _search(side, questions, answers)
         return answers
 
@@ -113,10 +121,14 @@ def load_matcher(model: str, corpus: Path | None = None, column: str = "text", o
 
 
 def _side(name: str, encoder: str, model: SentenceTransformer, texts: Sequence[str] | None, corpus: Path | None) -> Side:
+    prompts = choose_prompts(model, {})
+    if prompts:
+        keep_prompts(model, prompts)
+        say(f"{encoder}: {prompts}")
     if texts is None or corpus is None:
-        return Side(name, encoder, model)
+        return Side(name, encoder, model, prompts=prompts)
     beside = corpus if name == "tuned" else corpus.with_name(f"{corpus.name}.{name}")
-    return Side(name, encoder, model, open_index(model, texts, beside=beside))
+    return Side(name, encoder, model, open_index(model, texts, beside=beside, prompts=prompts), prompts)
 
 
 def find_original(model: Path) -> str | None:

@@ -1,0 +1,119 @@
+"""Prompts are the same wherever a text is read: in training, evaluation, search, and in the saved model."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from typer.testing import CliRunner
+
+from pairtune.cli import app
+from pairtune.data.pairs import PairSet, Task
+from pairtune.data.prompting import add_prompts
+from pairtune.encoders.embedding import encode
+from pairtune.encoders.prompts import Prompts, choose_prompts, own_prompts
+from pairtune.errors import UserError
+from pairtune.runs.recipe import make_recipe, read_recipe
+from pairtune.runs.toml import to_toml
+from pairtune.training import run
+from small import WORDS, small_recipe
+
+QUERIES = [f"where is the {word}" for word in WORDS]
+ANSWERS = [f"the {word} is here" for word in WORDS]
+
+
+@pytest.fixture(scope="module")
+def asking_encoder(tmp_path_factory, tiny_encoder):
+    """An encoder whose config has prompts for queries and passages."""
+    model = SentenceTransformer(tiny_encoder, device="cpu")
+    model.prompts = {"query": "query: ", "passage": "passage: "}
+    folder = tmp_path_factory.mktemp("prompts") / "encoder"
+    model.save_pretrained(str(folder))
+    return str(folder)
+
+
+def call(*words):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def cosines(model, left, right):
+    named = zip((left, right), ("query", "passage"), strict=True)
+    sides = [model.encode(texts, prompt_name=name, normalize_embeddings=True) for texts, name in named]
+    return (sides[0] * sides[1]).sum(axis=1)
+
+
+def test_score_uses_the_prompts_of_the_models_own_config(asking_encoder):
+    expected = cosines(SentenceTransformer(asking_encoder, device="cpu"), QUERIES[:1], ANSWERS[:1])
+    found = call("score", asking_encoder, "--left", QUERIES[0], "--right", ANSWERS[0])
+    assert float(found.stdout) == pytest.approx(expected[0], abs=1e-5)
+    assert "left texts begin with 'query: ', right texts with 'passage: '" in found.stderr
+    other = call("score", asking_encoder, "--left", QUERIES[0], "--right", ANSWERS[0], "--left-prompt", "", "--right-prompt", "")
+    plain = SentenceTransformer(asking_encoder, device="cpu").encode([QUERIES[0], ANSWERS[0]], normalize_embeddings=True)
+    assert float(other.stdout) == pytest.approx(float(plain[0] @ plain[1]), abs=1e-5) != pytest.approx(expected[0], abs=1e-4)
+
+
+def test_search_finds_what_the_host_finds_with_prompts(tmp_path, asking_encoder):
+    (tmp_path / "corpus.txt").write_text("\n".join(ANSWERS))
+    found = json.loads(call("search", asking_encoder, tmp_path / "corpus.txt", QUERIES[3], "--top", "12", "--json").stdout)
+    expected = cosines(SentenceTransformer(asking_encoder, device="cpu"), [QUERIES[3]] * 12, ANSWERS)
+    assert {match["text"]: match["score"] for match in found["matches"]} == {
+        text: pytest.approx(value, abs=1e-5) for text, value in zip(ANSWERS, expected, strict=True)
+    }
+
+
+def test_evaluate_scores_with_the_prompts(tmp_path, asking_encoder):
+    labels = [(row * 7) % 5 for row in range(12)]
+    rows = [f"{left},{right},{label}" for left, right, label in zip(QUERIES, ANSWERS, labels, strict=True)]
+    (tmp_path / "p.csv").write_text("left,right,label\n" + "\n".join(rows))
+    words = ["evaluate", asking_encoder, "--data", tmp_path / "p.csv", "--json"]
+    model = SentenceTransformer(asking_encoder, device="cpu")
+    asked = model.encode([f"query: {text}" for text in (*QUERIES, *ANSWERS)], normalize_embeddings=True)
+    expected = np.corrcoef((asked[:12] * asked[12:]).sum(axis=1), labels)[0, 1]
+    assert json.loads(call(*words).stdout)["Pearson"] == pytest.approx(expected, abs=1e-4), "alike: both are queries"
+    other = json.loads(call(*words, "--left-prompt", "query: ", "--right-prompt", "passage: ").stdout)["Pearson"]
+    assert other == pytest.approx(np.corrcoef(cosines(model, QUERIES, ANSWERS), labels)[0, 1], abs=1e-4)
+
+
+def test_a_trained_model_keeps_its_prompts_and_scores_as_its_record_says(tmp_path, tiny_encoder):
+    pairs = PairSet.of(QUERIES, ANSWERS, corpus=ANSWERS, negatives=[[text] for text in reversed(ANSWERS)])
+    task = Task("small", "retrieval", pairs, pairs, pairs, "MRR", ("MRR", "HP@1"))
+    prompts = {"left": "ask: ", "right": "say: "}
+    record = run(small_recipe(tiny_encoder, loss={"kind": "bsc"}, prompts=prompts), 1, out=tmp_path / "run", task=task)
+    model = SentenceTransformer(record.model, device="cpu")
+    assert (model.prompts["query"], model.prompts["document"]) == ("ask: ", "say: ")
+    scores = model.encode_query(QUERIES, normalize_embeddings=True) @ model.encode_document(ANSWERS, normalize_embeddings=True).T
+    ranks = 1 + (scores > scores.diagonal()[:, None]).sum(axis=1)
+    assert record.after["test"]["MRR"] == pytest.approx((1 / ranks).mean(), abs=1e-4)
+
+
+def test_every_text_of_a_task_gets_its_prompt():
+    pairs = PairSet.of(["a"], ["b"], corpus=["b", "c"], negatives=[["d"]], query=["q"])
+    test = add_prompts(Task("t", "retrieval", pairs, pairs, pairs, "MRR", ("MRR",)), Prompts("l: ", "r: ")).test
+    assert (test.left, test.right, test.corpus, test.negatives) == (("l: a",), ("r: b",), ("r: b", "r: c"), (("r: d",),))
+    assert test.query.tolist() == ["q"]
+
+
+def test_the_default_prompt_of_a_model_stands_before_both_sides(tiny_model):
+    tiny_model.prompts = {"any": "text: "}
+    tiny_model.default_prompt_name = "any"
+    assert own_prompts(tiny_model) == Prompts("text: ", "text: ")
+    assert encode(tiny_model, ["a"]).shape == (1, 384)
+
+
+def test_a_model_that_does_not_pool_its_prompt_is_refused(tiny_model):
+    tiny_model[1].include_prompt = False
+    assert not choose_prompts(tiny_model, {})
+    with pytest.raises(UserError, match="leaves prompts out of its pooling"):
+        choose_prompts(tiny_model, {"left": "query: "})
+
+
+def test_prompts_of_a_recipe_survive_its_file(tmp_path):
+    recipe = make_recipe({"name": "mine", "prompts": {"left": 'say "x": ', "right": ""}})
+    (tmp_path / "mine.toml").write_text(to_toml(recipe))
+    assert read_recipe(str(tmp_path / "mine.toml")).prompts == recipe.prompts
+    with pytest.raises(UserError, match="prompts"):
+        make_recipe({"name": "mine", "prompts": {"query": "x"}})
