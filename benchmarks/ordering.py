@@ -31,7 +31,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pairtune.ordering import Side, knn, order_pairs
+from pairtune.ordering import Side, nearest, order_pairs
 from pairtune.ordering.examples import Reach, gather_groups, pairs_ahead
 from pairtune.ordering.hashing import shuffle_rows
 from pairtune.ordering.nearest import find_candidates
@@ -204,7 +204,7 @@ def time_searches(count):
     """Exact and approximate search for the 500 nearest."""
     vectors = clustered(count)
     found, figures = {}, {}
-    for name, search in (("exact", knn.search_exactly), ("approximate", knn.search_approximately)):
+    for name, search in (("exact", nearest.search_exactly), ("approximate", nearest.search_approximately)):
         building, searching = Stopwatch(), Stopwatch()
         with building.running():
             find = search(vectors, NEIGHBORS)
