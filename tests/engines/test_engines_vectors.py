@@ -53,7 +53,7 @@ def test_a_shuffle_by_vectors_prepares_them_itself(tmp_path):
 
 
 @pytest.mark.parametrize(("exact_rows", "memory", "recall"), [(50_000, None, 1.0), (0, None, 0.9), (0, "30KB", 0.9)])
-def test_neighbors_of_vectors_are_the_nearest_by_cosine(tmp_path, monkeypatch, exact_rows, memory, recall):
+def test_neighbors_of_vectors_are_the_nearest_by_cosine(tmp_path, monkeypatch, capsys, exact_rows, memory, recall):
     monkeypatch.setattr(vectors, "EXACT_ROWS", exact_rows)
     monkeypatch.setattr(vectors, "BATCH", 128)
     matrix = np.random.default_rng(1).normal(size=(1000, 16)).astype(np.float32)
@@ -62,7 +62,10 @@ def test_neighbors_of_vectors_are_the_nearest_by_cosine(tmp_path, monkeypatch, e
     found = np.array(pq.read_table(words)["words"].to_pylist()).astype(int)
     unit = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
     nearest = np.argsort(-(unit @ unit.T), axis=1)[:, :5]
-    assert np.mean([len(set(a) & set(b)) / 5 for a, b in zip(found, nearest, strict=True)]) >= recall
+    share = np.array([len(set(a) & set(b)) / 5 for a, b in zip(found, nearest, strict=True)])
+    assert share.mean() >= recall
+    said = f"which finds {share[::5].mean():.1%} of the 4 nearest (measured on 200 texts)"
+    assert (said in capsys.readouterr().err) == (exact_rows == 0)
     assert (found[:, 0] == np.arange(1000)).mean() > 0.99  # the row itself is its own nearest
 
 

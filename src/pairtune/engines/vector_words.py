@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pairtune.engines.job import By, make_stamp, memory_bytes
 from pairtune.engines.parquet import Source
 from pairtune.errors import UserError
+from pairtune.ordering.lists import POINTS_PER_LIST, choose_queries, count_lists, make_lists, place_centroids, say_recall
 from pairtune.ordering.nearest import unit_rows
 from pairtune.progress import say, track
 
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
     import faiss
 
 BATCH = 8192
-SAMPLE = 64  # vectors per centroid are enough to place it
+SAMPLE = POINTS_PER_LIST  # vectors per centroid are enough to place it
 EXACT_ROWS = 50_000  # below this, comparing all with all takes seconds
-PROBES = 16
 
 Find = Callable[[np.ndarray], np.ndarray]
 
@@ -57,29 +57,30 @@ def write_vector_words(
 
 def _nearest_centroid(source: Source, column: str, clusters: int, seed: int) -> Find:
     """k-means on a sample; the cost grows with the sample, not with the file."""
-    import faiss
-
     sample = _sample(source, column, SAMPLE * clusters, seed)
     clusters = min(clusters, len(sample))
     say(f"placing {clusters:,} centroids by {len(sample):,} of {source.rows:,} vectors")
-    means = faiss.Kmeans(sample.shape[1], clusters, seed=seed % 2**31, spherical=True, min_points_per_centroid=1)
-    means.train(sample)
-    return lambda vectors: means.index.search(vectors, 1)[1]
+    centroids = place_centroids(sample, clusters, seed)
+    return lambda vectors: centroids.index.search(vectors, 1)[1]
 
 
 def _nearest_rows(source: Source, column: str, neighbors: int, seed: int, memory: str | None) -> Find:
-    """Each row and its nearest others: exact for few rows, otherwise in the nearest of many lists (IVF)."""
-    index = _empty_index(source, column, seed, memory)
+    """Each row and its nearest others: exact for few rows, otherwise in the nearest of many lists, and how near that is."""
+    sample = _sample(source, column, SAMPLE * count_lists(source.rows), seed)
+    index = _empty_index(source, sample, memory)
+    queries, first, taken = choose_queries(source.rows), 0, []
     for vectors in track(_batches(source, column), "indexing", total=-(-source.rows // BATCH)):
         index.add(vectors)
+        taken.append(vectors[queries[(queries >= first) & (queries < first + len(vectors))] - first])
+        first += len(vectors)
+    if source.rows > EXACT_ROWS:
+        say_recall(index, np.concatenate(taken), _batches(source, column), neighbors - 1)
     return lambda vectors: index.search(vectors, neighbors)[1]
 
 
-def _empty_index(source: Source, column: str, seed: int, memory: str | None) -> faiss.Index:
+def _empty_index(source: Source, sample: np.ndarray, memory: str | None) -> faiss.Index:
     import faiss
 
-    lists = round(4 * source.rows**0.5)
-    sample = _sample(source, column, SAMPLE * lists, seed)
     width = sample.shape[1]
     if source.rows <= EXACT_ROWS:
         return faiss.IndexFlatIP(width)
@@ -88,10 +89,7 @@ def _empty_index(source: Source, column: str, seed: int, memory: str | None) -> 
         need = f"{source.rows * width / 1e9:.1f} GB for {source.rows:,} vectors of width {width}"
         raise UserError(f"neighbors need {need}; give more memory, shuffle by clusters, or split the file and shuffle the parts")
     kind = "Flat" if source.rows * width * 4 <= room else "SQ8"  # one byte for each number instead of four
-    index = faiss.index_factory(width, f"IVF{lists},{kind}", faiss.METRIC_INNER_PRODUCT)
-    faiss.extract_index_ivf(index).nprobe = PROBES
-    index.train(sample)
-    return index
+    return make_lists(sample, source.rows, kind=kind)
 
 
 def _sample(source: Source, column: str, size: int, seed: int) -> np.ndarray:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pairtune.errors import UserError
+from pairtune.ordering.lists import PROBES, choose_queries, make_lists, say_recall
 from pairtune.ordering.nearest_gpu import Found, Search, search_device
 from pairtune.ordering.order import Side, to_array
-from pairtune.progress import say
 from pairtune.runs.recipe import OrderSettings
 
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 EXACT_BELOW = 200_000  # vectors; beyond, exact search on a CPU takes minutes and grows with the square
 BLOCK = 4096  # queries at a time: faiss multiplies in blocks of that size, and with fewer takes twice as long
-PROBES = 64  # of 4√D lists: recall 0.96 on 72,673 real texts (16 of √D lists cost more and found 0.92)
-POINTS_PER_LIST = 64  # enough to place a list, and a quarter of the time of faiss's own 256
-SAMPLE = 200  # queries that the recall of an approximate search is measured on
 
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
@@ -64,34 +61,12 @@ def search_exactly(vectors: np.ndarray, count: int, *, block: int = BLOCK) -> Se
 
 
 def search_approximately(vectors: np.ndarray, count: int, *, probes: int = PROBES) -> Search:
-    """Each vector against the nearest `probes` of 4√D lists, with faiss; the recall is measured on a sample and said.
-
-    IVF, not HNSW: a graph depends on the order in which threads reach it, and every run must give the same neighbors.
-    """
-    import faiss
-
-    lists = round(4 * len(vectors) ** 0.5)
-    index = faiss.IndexIVFFlat(faiss.IndexFlatIP(vectors.shape[1]), vectors.shape[1], lists, faiss.METRIC_INNER_PRODUCT)
-    index.cp.min_points_per_centroid, index.cp.max_points_per_centroid = 1, POINTS_PER_LIST
-    index.nprobe = min(probes, lists)
-    index.train(vectors)
+    """Each vector against those of the nearest lists, with faiss; the recall is measured on a sample and said."""
+    index = make_lists(vectors, len(vectors), probes=probes)
     index.add(vectors)
-    recall = measure_recall(index, vectors, count + 1)
-    say(
-        f"neighbors of {len(vectors):,} texts: approximate, {index.nprobe} of {lists:,} lists searched, which finds "
-        f"{recall:.1%} of the {count} nearest (measured on {min(SAMPLE, len(vectors))} texts)"
-    )
+    blocks = (vectors[start : start + BLOCK] for start in range(0, len(vectors), BLOCK))
+    say_recall(index, vectors[choose_queries(len(vectors))], blocks, count)
     return _search_index(index, vectors, count, BLOCK)
-
-
-def measure_recall(index: object, vectors: np.ndarray, count: int) -> float:
-    """The share of the true `count` nearest that the index finds, over evenly spaced queries."""
-    import faiss
-
-    queries = vectors[:: max(1, len(vectors) // SAMPLE)][:SAMPLE]
-    _, true = faiss.knn(queries, vectors, count, metric=faiss.METRIC_INNER_PRODUCT)
-    _, found = index.search(queries, count)  # type: ignore[attr-defined]
-    return sum(len(np.intersect1d(*pair)) for pair in zip(true, found, strict=True)) / true.size
 
 
 def _search_index(index: object, vectors: np.ndarray, count: int, block: int) -> Search:

@@ -8,6 +8,7 @@ import numpy as np
 import regex
 
 from pairtune.ordering.hashing import hash_text, rank_rows
+from pairtune.ordering.lists import place_centroids
 from pairtune.ordering.nearest import Candidates, find_candidates, require_vectors, unit_rows
 from pairtune.ordering.order import Order, Side, number_texts, to_array
 from pairtune.progress import track
@@ -111,9 +112,6 @@ def find_words(text: str | None) -> list[str]:
     return [word for word in WORD.findall(folded) if word not in STOP_WORDS]
 
 
-ROUNDS = 20
-
-
 def order_by_clusters(side: Side, settings: OrderSettings, seed: int) -> Order:
     """Groups of pairs of one cluster; the cluster's number is the only word of a pair, so the shingle is always 1."""
     vectors = to_array(require_vectors(side))
@@ -125,22 +123,10 @@ def order_by_clusters(side: Side, settings: OrderSettings, seed: int) -> Order:
 
 def find_clusters(vectors: np.ndarray, count: int, seed: int) -> np.ndarray:
     """(D,) int64: the cluster of each of the (D, n) vectors by spherical k-means, at most `count` of them."""
-    import faiss
-
     vectors = unit_rows(vectors)
     if count <= 1:
         return np.zeros(len(vectors), np.int64)
-    # min_points_per_centroid only guards against few points with a warning: small data is a choice here
-    kmeans = faiss.Kmeans(
-        vectors.shape[1],
-        count,
-        niter=ROUNDS,
-        seed=hash_text(f"{seed}|clusters") % 2**31,
-        spherical=True,
-        min_points_per_centroid=1,
-    )
-    kmeans.train(vectors)
-    return kmeans.assign(vectors)[1].astype(np.int64)
+    return place_centroids(vectors, count, seed).assign(vectors)[1].astype(np.int64)
 
 
 BLOCK = 4096  # pairs whose neighbors are searched at a time
