@@ -24,6 +24,7 @@ from pairtune.runs.folder import RunFolder, ask_for, whole_folder, write_whole
 from pairtune.runs.lock import check_free
 from pairtune.runs.recipe import Recipe, Select, Stage
 from pairtune.runs.record import Epoch, Run, Trained, best_index, is_unchanged, kept_run
+from pairtune.runs.unread import unread_settings
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -125,7 +126,7 @@ def arrange(task: Task, recipe: Recipe, seed: int) -> Task:
     for stage in recipe.stages:
         check_candidates(task, stage)
         check_negatives(task, stage)
-    return replace(task, notes=(*task.notes, *note_splits(task, recipe.stages)))
+    return replace(task, notes=(*task.notes, *note_splits(task, recipe.stages), *unread_settings(recipe).values()))
 
 
 def train(

@@ -109,11 +109,15 @@ def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("r
 def choose_recipe(name: str | None, own: Task | None, overrides: Sequence[str], what: str) -> Recipe:
     """The named recipe; for one's own pairs, one that contrasts them, and learns their labels too where there are any."""
     from pairtune.runs.recipe import read_recipe
+    from pairtune.runs.unread import refuse_unread
 
     if name is None and own is None:
         raise UserError(f"nothing to {what}: name a recipe (pairtune recipes lists them), or give your own pairs with --data")
     positives_only = own is not None and bool((own.train.label == 1).all())
-    return read_recipe(name or ("own/positives" if positives_only else "own/labelled"), overrides)
+    chosen = read_recipe(name or ("own/positives" if positives_only else "own/labelled"), overrides)
+    if what == "train":  # inspect looks at every order
+        refuse_unread(chosen, overrides)
+    return chosen
 
 
 def print_runs(runs: list[Run], folder: Path, as_json: bool) -> None:
