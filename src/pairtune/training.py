@@ -23,7 +23,7 @@ from pairtune.progress import say
 from pairtune.runs.folder import RunFolder, ask_for, whole_folder, write_whole
 from pairtune.runs.lock import check_free
 from pairtune.runs.recipe import Recipe, Select, Stage
-from pairtune.runs.record import Epoch, Run, Trained, best_index, is_unchanged, kept_run
+from pairtune.runs.record import Epoch, Run, Trained, best_index, dev_scores, is_unchanged, kept_run
 from pairtune.runs.unread import unread_settings
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ def read_history(log: list[dict[str, Any]], stage: int) -> list[Epoch]:
             losses.append((entry["loss"], entry["step"] - logged))
             logged = entry["step"]
         temperature = entry.get("temperature", temperature)
-        dev = {key.removeprefix("eval_dev_"): value for key, value in entry.items() if key.startswith("eval_dev_")}
+        dev = dev_scores(entry)
         if dev:
             loss = sum(mean * steps for mean, steps in losses) / sum(steps for _, steps in losses) if losses else None
             epochs.append(Epoch(stage=stage, epoch=len(epochs) + 1, loss=loss, dev=dev, temperature=temperature))

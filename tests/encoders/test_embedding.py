@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from pairtune.encoders import embedding as blocks
 from pairtune.encoders import openvino as quick
-from pairtune.encoders.embedding import can_cut, cut_features, embed, encode, quick_products
+from pairtune.encoders.embedding import can_cut, cut_features, embed, encode, tf32_products
 from pairtune.encoders.fingerprint import fingerprint_model
 from pairtune.encoders.openvino import quicken
 from pairtune.errors import UserError
@@ -54,7 +54,7 @@ def test_encoding_leaves_the_precision_of_products_to_whoever_set_it(tiny_model,
         products.fp32_precision = given  # as transformers does for tf32=True
         embed(tiny_model, ["a", "b"])
         assert products.fp32_precision == given
-        with quick_products("cuda"):
+        with tf32_products("cuda"):
             assert products.fp32_precision == "tf32"
         assert products.fp32_precision == given
     finally:

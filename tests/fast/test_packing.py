@@ -310,8 +310,8 @@ def test_parts_have_the_losses_of_the_whole_and_none_holds_more_texts_than_asked
     ("device", "precision", "tolerance"),
     [
         ("cpu", "float32", 1e-5),
-        pytest.param("cuda", "float32", 1e-4, marks=needs_gpu),
-        pytest.param("cuda", "bf16", 0.01, marks=needs_gpu),
+        pytest.param("cuda", "float32", 1e-4, marks=[pytest.mark.cuda, needs_gpu]),
+        pytest.param("cuda", "bf16", 0.01, marks=[pytest.mark.cuda, needs_gpu]),
     ],
 )
 @pytest.mark.parametrize("kind", ["bert", "mpnet"])
@@ -329,6 +329,7 @@ def test_the_backward_pass_of_a_part_sees_the_dropout_of_its_forward_pass(
     assert np.abs(np.subtract(losses[0], without)).max() > 5 * tolerance
 
 
+@pytest.mark.cuda
 @needs_gpu
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-4), ("bf16", 0.05)])
 @pytest.mark.parametrize("kind", ["bert", "mpnet"])
@@ -342,6 +343,7 @@ def test_parts_on_a_gpu_have_the_losses_of_the_plain_path(make_encoder, tmp_path
     np.testing.assert_allclose(fast, plain, atol=tolerance, rtol=tolerance)
 
 
+@pytest.mark.cuda
 @needs_gpu
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-4), ("bf16", 0.05)])
 @pytest.mark.parametrize("loss", ["combo", "bsc", "mse", "triplet"])
@@ -356,6 +358,7 @@ def test_captured_steps_have_the_losses_of_the_plain_path(make_encoder, tmp_path
     np.testing.assert_allclose(fast, plain, atol=tolerance, rtol=tolerance)
 
 
+@pytest.mark.cuda
 @needs_gpu
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-4), ("bf16", 0.05)])
 @pytest.mark.parametrize("kind", sorted(set(ARCHITECTURES) - {"bert", "mpnet", "distilbert", "roberta"}))
@@ -372,6 +375,7 @@ def test_captured_steps_of_every_architecture_have_the_losses_of_the_plain_path(
     np.testing.assert_allclose(fast, plain, atol=tolerance, rtol=tolerance)
 
 
+@pytest.mark.cuda
 @needs_gpu
 def test_a_step_that_cannot_be_captured_is_computed_all_the_same(make_encoder, tmp_path, monkeypatch, capsys):
     def waiting(batch, plain=Packed.features):

@@ -48,7 +48,7 @@ def embed(
     by_length = sorted(range(len(texts)), key=lambda place: len(texts[place]))
     chunks = [by_length[start : start + CHUNK[kind]] for start in range(0, len(texts), CHUNK[kind])]
     places, parts = [], []
-    with torch.inference_mode(), quick_products(kind):
+    with torch.inference_mode(), tf32_products(kind):
         for chunk in chunks if quiet else track(chunks, what):
             for rows, vectors in _embed_chunk(model, [texts[place] for place in chunk], TOKENS[kind], prompt, options, tokens):
                 places += [chunk[row] for row in rows]
@@ -59,7 +59,7 @@ def embed(
     return torch.cat(parts)[order.to(parts[0].device)]
 
 
-def quick_products(kind: str) -> AbstractContextManager[None]:
+def tf32_products(kind: str) -> AbstractContextManager[None]:
     """On a GPU, products of float32 by its TF32 units: cosines move by about 1e-4."""
     return float32_products("tf32") if kind == "cuda" else nullcontext()
 

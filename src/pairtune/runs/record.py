@@ -16,6 +16,7 @@ from pairtune.progress import say
 from pairtune.runs.lock import take_lock
 
 Scores = dict[str, float]
+DEV = "eval_dev_"
 
 
 class Epoch(BaseModel):
@@ -196,3 +197,12 @@ def dotted(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
             yield from dotted(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
+
+
+def dev_scores(entry: dict[str, Any]) -> Scores:
+    """The scores on dev in an entry of the host's log, which names them so; none where it is about something else.
+
+    >>> dev_scores({"eval_dev_MAP": 0.5, "epoch": 1.0})
+    {'MAP': 0.5}
+    """
+    return {key.removeprefix(DEV): value for key, value in entry.items() if key.startswith(DEV)}

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from pairtune.progress import LOG_EVERY_SECONDS, QUIET_SECONDS, say
+from pairtune.runs.record import dev_scores
 from pairtune.sbert.checkpoints import checkpoint_folder
 
 CLOCK = "clock.json"
@@ -97,7 +98,7 @@ class Progress(TrainerCallback):
         """The newest loss; after an evaluation, the newest scores as a line that stays."""
         logs = logs or {}
         self.loss = logs.get("loss", self.loss)
-        scores = {key.removeprefix("eval_dev_"): value for key, value in logs.items() if key.startswith("eval_dev_")}
+        scores = dev_scores(logs)
         if scores and state.is_world_process_zero:
             figures = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
             self._say(f"{self.title}: epoch {state.epoch:.0f} of {args.num_train_epochs:.0f}  {self._shown_loss}  dev {figures}")
