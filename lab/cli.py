@@ -1,4 +1,4 @@
-"""The command line of the lab: reproduce, tables, evidence."""
+"""The command line of the lab: reproduce, tables, evidence, baselines."""
 
 from __future__ import annotations
 
@@ -104,6 +104,15 @@ def evidence(results: Results = RESULTS) -> None:
     from lab.evidence import make_evidence
 
     print(make_evidence(Book(results)), end="")
+
+
+@app.command()
+def baselines(results: Results = RESULTS) -> None:
+    """Score what needs no encoder, the order of the file and BM25, on the datasets, for the tables."""
+    from lab.baselines import FILE, compute_baselines, write_baselines
+
+    write_baselines(results, compute_baselines())
+    print(results / FILE)
 
 
 def main() -> NoReturn:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from lab.baselines import read_baselines
 from lab.best import as_chosen, best_first
 from lab.book import Book, Measure, Sample, compare
 from lab.floor import describe_floor
@@ -69,7 +70,8 @@ def metric_grid(
     head = ["row", "recipe", f"{name}, paper"]
     for encoder in encoders:
         head += [encoder_name(encoder), "best on dev", "− paper", "n", *(["order"] if ordered else [])]
-    rows = [_as_it_comes(recipes[0].task, metric, book, encoders, ordered)]
+    rows = [*_baselines(recipes[0].task, metric, book, encoders, ordered)]
+    rows.append(_as_it_comes(recipes[0].task, metric, book, encoders, ordered))
     samples: list[Sample] = []
     for recipe in recipes:
         found = [book.find(recipe, encoder) for encoder in encoders]
@@ -98,6 +100,13 @@ def say_problems(samples: Sequence[Sample]) -> list[str]:
     """What the marks mean that stand at some of these."""
     found = dict.fromkeys((sample.problem.mark, sample.problem.why) for sample in samples if sample.problem)
     return [f"{mark} {why}" for mark, why in found]
+
+
+def _baselines(task: str, metric: Measure, book: Book, encoders: Sequence[str], ordered: bool) -> Iterator[tuple[str, ...]]:
+    """What needs no encoder, the same in every column."""
+    for name, scores in read_baselines(book.results).get(task, {}).items():
+        cells = [figure(scores.get(metric[0]) if metric[1] == "test" else None), "–", "–", "–", *(["–"] if ordered else [])]
+        yield (name, "–", "–", *(cells * len(encoders)))
 
 
 def _as_it_comes(task: str, metric: Measure, book: Book, encoders: Sequence[str], ordered: bool) -> tuple[str, ...]:

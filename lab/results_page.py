@@ -83,8 +83,8 @@ cross-validation."""
 STILL = """For {tasks} there are runs of combinations that do not decide yet: one of {encoders} has to have all of them, and the
 other half."""
 
-FAMILY_SAYS = """{compared} comparisons with valid runs stand below, both encoders together. {alone} of them have p < 0.05 by
-themselves, {sure} after Holm's correction, which verdicts ask for: ✓ and ✗ are sure after it, (✓) and (✗) only by themselves."""
+FAMILY_SAYS = """Comparisons with valid runs, both encoders together: {compared}. With p < 0.05 by themselves: {alone}; after
+Holm's correction, which verdicts ask for: {sure}. ✓ and ✗ are sure after it, (✓) and (✗) only by themselves."""
 
 NAMES = {"minilm": "all-MiniLM-L6-v2 (`minilm`, 22.7 M parameters)", "mpnet": "all-mpnet-base-v2 (`mpnet`, of BERT-base's size)"}
 
