@@ -70,7 +70,7 @@ def test_the_choice_says_how_sure_it_is():
 def test_more_time_is_said_to_be_worth_what_is_open():
     open_end = make_tuning([BASE, tried(1, RATE, 0.003, ended="tie"), tried(2, ORDER, -0.02)])
     said = " ".join(describe_worth(open_end))
-    assert "Candidate 1 (learning rate 5e-05) was ahead by +0.0030 ± 0.0040, which is not sure" in said
+    assert "Candidate 1 (learning rate 5e-05) was ahead of the choice by +0.0030 ± 0.0026 on 5 folds, which is not sure" in said
     assert "0 of 2 challengers" in said and "4 of the choice's nearest neighbors were not tried" in said
     settled = make_tuning([BASE, tried(1, RATE, 0.03, ended="better")], chosen=1, untried=0)
     assert "what is left is further away" in " ".join(describe_worth(settled))
@@ -81,7 +81,7 @@ def test_the_page_shows_every_candidate_and_escapes_names():
     candidates = [BASE, tried(1, RATE, 0.03, ended="better"), tried(2, ORDER, -0.01), failed]
     page = render(make_tuning(candidates, chosen=1), 'name = "tuned"')
     assert "<b>mine</b>" not in page and "&lt;b&gt;mine&lt;/b&gt;" in page
-    assert page.count('<td class="text">dropped</td>') == 2 and ">chosen</td>" in page and "failed: x" in page
+    assert page.count('<td class="text">not better</td>') == 1 and ">chosen</td>" in page and "failed: x" in page
     assert "order 75 %" in page and "because of the pairs" in page
 
 

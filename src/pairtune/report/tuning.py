@@ -17,10 +17,12 @@ from pairtune.report.page import TEMPLATES, Plot, packed_plotly
 from pairtune.report.plots import BLUE, ORANGE, plain_figure
 from pairtune.report.settings import describe_time
 from pairtune.runs.folder import write_whole
+from pairtune.tune.race import compare
 from pairtune.tune.space import describe_changes
 from pairtune.tune.tuning import Tried, Tuning, read_tuning
 
 PAGE = "tuning.html"
+ENDS = {"dropped": "not better", "better": "clearly better", "tie": "no clear difference"}
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ def render(tuning: Tuning, recipe: str) -> str:
         gain=format_gain,
         time=describe_time,
         mean=mean_score,
+        ends=ENDS,
         effects=find_effects(tuning),
         plot=Plot(plot_gains(tuning), f"{tuning.metric}: gain over the starting recipe", "Each with its standard error."),
         recipe=recipe,
@@ -95,8 +98,9 @@ def describe_worth(tuning: Tuning) -> list[str]:
             f"that cannot be seen."
         )
     if (close := _closest(tuning)) is not None:
+        ahead = compare(close.scores, tuning.winner.scores, tuning.noise)
         lines.append(
-            f"Candidate {close.number} ({describe_changes(close.changes)}) was ahead by {format_gain(close)}, which is not "
+            f"Candidate {close.number} ({describe_changes(close.changes)}) was ahead of the choice by {ahead}, which is not "
             f"sure: more time could decide, and the gain would be about that size."
         )
     untried = f"{tuning.untried} of the choice's nearest neighbors were not tried"
@@ -105,9 +109,10 @@ def describe_worth(tuning: Tuning) -> list[str]:
 
 
 def _closest(tuning: Tuning) -> Tried | None:
-    """The candidate with the largest gain over the choice, if there is one."""
-    ahead = [one for one in tuning.tried if one.gain > tuning.winner.gain and one.number != tuning.winner.number]
-    return max(ahead, key=lambda one: one.gain, default=None)
+    """The candidate that is furthest ahead of the choice on the same parts, if there is one."""
+    leads = {place: compare(one.scores, tuning.winner.scores).gain for place, one in enumerate(tuning.tried)}
+    place = max(leads, key=lambda place: leads[place])
+    return tuning.tried[place] if leads[place] > 0 else None
 
 
 def find_effects(tuning: Tuning) -> list[Effect]:
@@ -134,7 +139,7 @@ def find_effects(tuning: Tuning) -> list[Effect]:
 
 def plot_gains(tuning: Tuning) -> go.Figure:
     """The gain of each candidate in the order they were tried; the chosen one in another color."""
-    figure = plain_figure("candidate")
+    figure = plain_figure("candidate").update_xaxes(dtick=max(1, len(tuning.tried) // 10))
     shown = [one for one in tuning.tried if one.folds]
     figure.add_scatter(
         x=[one.number for one in shown],
