@@ -107,14 +107,20 @@ def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("r
 
 
 def choose_recipe(name: str | None, own: Task | None, overrides: Sequence[str], what: str) -> Recipe:
-    """The named recipe; for one's own pairs, one that contrasts them, and learns their labels too where there are any."""
+    """The named recipe; for one's own pairs, the one that the rules choose, which is said with its reasons."""
     from pairtune.runs.recipe import read_recipe
     from pairtune.runs.unread import refuse_unread
+    from pairtune.tune.rules import choose
 
     if name is None and own is None:
         raise UserError(f"nothing to {what}: name a recipe (pairtune recipes lists them), or give your own pairs with --data")
-    positives_only = own is not None and bool((own.train.label == 1).all())
-    chosen = read_recipe(name or ("own/positives" if positives_only else "own/labelled"), overrides)
+    if name is None and own is not None:
+        choice = choose(own, overrides)
+        chosen = choice.recipe
+        for line in choice.reasons:
+            say(line)
+    else:
+        chosen = read_recipe(str(name), overrides)
     if what == "train":  # inspect looks at every order
         refuse_unread(chosen, overrides)
     return chosen

@@ -1,0 +1,81 @@
+"""Which recipe fits which data: a short table of rules, and why each was chosen.
+
+The rules come from runs on thirteen cases of eight datasets; for each case, from runs in which its dataset had no part
+(`python -m lab own`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from pairtune.data.pairs import Task
+from pairtune.data.profile import Profile, describe, profile
+from pairtune.runs.recipe import Recipe, read_recipe
+
+SEVERAL = 2.0  # pairs of a left text, on average, from which on its right texts compete with each other
+MANY_PAIRS = 200_000  # beyond, one epoch shows the encoder enough
+
+
+@dataclass(frozen=True)
+class Rule:
+    """If the data `fits`, the shipped `recipe`: in words, what the data has and what the recipe does."""
+
+    data: str
+    fits: Callable[[Profile], bool]
+    recipe: str
+    does: str
+
+
+RULES = (
+    Rule(
+        "only positive pairs",
+        lambda data: data.kind == "retrieval",
+        "own/positives",
+        "batch softmax with hard batches: nearest texts share a batch, so the in-batch negatives are hard",
+    ),
+    Rule(
+        "graded similarity",
+        lambda data: data.kind == "regression",
+        "own/grades",
+        "Pearson correlation with the grades, plus 10 % batch softmax on batches of near texts",
+    ),
+    Rule(
+        "several labelled texts for each left text",
+        lambda data: data.kind == "ranking" or data.pairs_per_left >= SEVERAL,
+        "own/answers",
+        "Pearson correlation with the labels, in random batches",
+    ),
+    Rule(
+        "pairs labelled yes or no",
+        lambda data: True,
+        "own/labelled",
+        "CoSENT (a positive pair should score above a negative one), plus 10 % batch softmax, in random batches",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A recipe for one's data, and why, in a few lines."""
+
+    recipe: Recipe
+    reasons: tuple[str, ...]
+
+
+def choose(task: Task, overrides: Iterable[str] = ()) -> Choice:
+    """The recipe of the first rule that fits the training pairs, with `key=value` overrides laid over it."""
+    data = profile(task)
+    rule = next(rule for rule in RULES if rule.fits(data))
+    epochs = ["train.epochs=1"] if data.pairs > MANY_PAIRS else []
+    recipe = read_recipe(rule.recipe, [*epochs, *overrides])
+    train = recipe.stages[0].train
+    return Choice(
+        recipe,
+        (
+            f"data: {describe(data)}",
+            f"recipe: {rule.recipe}, for {rule.data}: {rule.does}",
+            f"training: {train.epochs} epoch{'s' * (train.epochs != 1)}, batches of {train.batch_size}, learning rate "
+            f"{train.learning_rate:g}; the best epoch on dev is kept (epoch 0 is the encoder as it came)",
+        ),
+    )
