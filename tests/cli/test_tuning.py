@@ -52,6 +52,13 @@ def test_one_command_gives_a_model_two_pages_and_a_recipe_that_trains_again(tmp_
     assert f"{said['trainings']} trainings" in kept and f"recipe: {out / 'recipe.toml'}" in kept
 
 
+def test_without_a_recipe_the_search_starts_from_the_default_one(tmp_path, graded, tiny_encoder):
+    data, _ = graded
+    words = ("--minutes", 0, "--trainings", 1, "--set", "train.epochs=1", "--model", tiny_encoder, "--out", tmp_path / "tuned")
+    found = json.loads(call("tune", "--data", data, *words, "--json").stdout)
+    assert found["trainings"] == 0 and found["changes"] == {} and found["encoder"] == tiny_encoder
+
+
 def test_a_search_needs_pairs_and_a_limit(graded):
     data, start = graded
     with pytest.raises(UserError, match="give either the name of a task"):

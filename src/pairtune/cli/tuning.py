@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pairtune.cli.common import JsonFlag, app, choose_task, say_notes, screen, stop
+from pairtune.cli.learning import choose_recipe
 from pairtune.cli.options import OwnData, takes_data
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 @takes_data
 def tune(
     recipe: Annotated[
-        str | None, typer.Argument(help="Start from this recipe (a .toml file or a shipped one) instead of the rules' choice.")
+        str | None, typer.Argument(help="Start from this recipe (a .toml file or a shipped one) instead of the default one.")
     ] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Start with this setting: train.max_seq_length=64")] = None,
     minutes: Annotated[
         float, typer.Option(help="Time for everything, the last training included; 0: no limit, with --trainings.")
     ] = 30,
@@ -39,14 +41,13 @@ def tune(
     as_json: JsonFlag = False,
 ) -> None:
     """Choose settings for your pairs by cross-validation, then train the best ones. Test is scored once, at the end."""
-    from pairtune.runs.recipe import read_recipe
     from pairtune.tune.tuner import tune as tune_task
 
     mine = own.read()
     say_notes(mine)
     chosen = choose_task(task, mine)
     folder = out or Path("runs") / f"{chosen.name if mine is None else own.name()}-tuned"
-    start = None if recipe is None else read_recipe(recipe)
+    start = choose_recipe(recipe, chosen, settings or (), "tune")
     try:
         found = tune_task(
             chosen,
