@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -248,4 +250,43 @@ READERS: dict[str, Callable[[Path], Table]] = {
     ".arrow": _open_arrow,
     ".feather": _open_arrow,
     ".xlsx": _open_xlsx,
+}
+
+
+def write_table(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+    """The columns as a .csv, .tsv, .jsonl or .parquet file, whole."""
+    writer = WRITERS.get(path.suffix.lower())
+    if writer is None:
+        raise UserError(f"{path}: tables are written as {', '.join(WRITERS)}; give a name that ends so")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.part")
+    writer(aside, columns)
+    aside.replace(path)
+
+
+def _write_delimited(path: Path, columns: Mapping[str, Sequence[Any]], delimiter: str = ",") -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+        rows.writerow(columns)
+        rows.writerows(zip(*columns.values(), strict=True))
+
+
+def _write_jsonl(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        for row in zip(*columns.values(), strict=True):
+            file.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n")
+
+
+def _write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table({name: list(values) for name, values in columns.items()}), path)
+
+
+WRITERS: dict[str, Callable[[Path, Mapping[str, Sequence[Any]]], None]] = {
+    ".csv": _write_delimited,
+    ".tsv": partial(_write_delimited, delimiter="\t"),
+    ".jsonl": _write_jsonl,
+    ".parquet": _write_parquet,
 }
