@@ -26,6 +26,7 @@ def tried(number, changes, gain, folds=5, ended="dropped"):
 
 def make_tuning(candidates, chosen=0, **others):
     values = {
+        "name": "mine-minilm",
         "task": "<b>mine</b>",
         "kind": "ranking",
         "metric": "MAP",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -130,6 +131,20 @@ def test_jobs_train_at_the_same_time_and_find_the_same_scores(tmp_path, tiny_enc
     both = {(one.number, fold): score for one in shared.tuning.tried for fold, score in one.scores.items()}
     same = alone.keys() & both.keys()
     assert len(same) >= 4 and all(alone[key] == pytest.approx(both[key], abs=1e-5) for key in same)
+
+
+def test_a_search_that_was_killed_while_its_winner_trained_trains_it_and_races_no_more(tmp_path, tiny_encoder, whole):
+    shutil.copytree(whole.folder, tmp_path / "run", ignore=shutil.ignore_patterns("seed-1", "model"))
+    finished = small_search(tiny_encoder, tmp_path / "run", resume=True, most_trainings=1000)
+    assert finished.tuning == whole.tuning and finished.run.after == whole.run.after
+
+
+def test_a_folder_keeps_the_search_of_one_set_of_pairs(tmp_path, tiny_encoder, whole):
+    with pytest.raises(UserError, match="holds a search on other pairs"):
+        small_search(tiny_encoder, whole.folder, train_seed=5, resume=True)
+    shutil.copytree(whole.folder, tmp_path / "run", ignore=shutil.ignore_patterns("seed-1", "model", "tuning.json"))
+    with pytest.raises(UserError, match="holds a search on other pairs"):
+        small_search(tiny_encoder, tmp_path / "run", train_seed=5, resume=True)
 
 
 def test_a_search_that_has_ended_is_kept(tiny_encoder, whole):

@@ -72,6 +72,11 @@ class Ledger:
                 time.sleep(1)
         raise AssertionError("unreachable")
 
+    @property
+    def name(self) -> str:
+        """Tells this search from others in the same storage."""
+        return self._study.study_name
+
     def plan(self) -> dict[str, Any] | None:
         """What the first process has decided for all, once there is a first candidate."""
         for trial in self._trials()[:1]:
@@ -210,6 +215,15 @@ def _may_pass(problem: Exception) -> bool:
     from sqlalchemy.exc import DBAPIError
 
     return isinstance(problem, (DBAPIError, StorageInternalError))
+
+
+def list_searches(journal: Path) -> list[str]:
+    """The names of the searches in a journal file; none where there is no file."""
+    from optuna import get_all_study_names
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    return get_all_study_names(JournalStorage(JournalFileBackend(os.fspath(journal)))) if journal.exists() else []
 
 
 def is_url(storage: str | Path) -> bool:

@@ -99,6 +99,7 @@ def describe_race(task: Task, course: Course, plan: Plan, notes: list[str], budg
     recipe = course.space.recipe(entries[chosen].levels)
     known = [entry.levels for entry in entries]
     return Tuning(
+        name=course.ledger.name,
         task=task.name,
         kind=task.kind,
         metric=task.metric,

@@ -23,7 +23,7 @@ from pairtune.runs.toml import write_toml
 from pairtune.tune.budget import Budget
 from pairtune.tune.folds import without_test
 from pairtune.tune.job import encoder_name
-from pairtune.tune.ledger import Ledger
+from pairtune.tune.ledger import Ledger, list_searches
 from pairtune.tune.racing import race
 from pairtune.tune.space import describe_changes
 from pairtune.tune.tuning import TUNING, Tuning, read_tuning
@@ -63,12 +63,15 @@ def tune(
     folder, begun = Path(out), time.monotonic()
     check_limits(minutes, most_trainings, jobs)
     with nullcontext() if join else hold_folder(folder):
-        if not join and (folder / TUNING).exists():
-            return finish(task, folder, read_finished(folder, resume))
-        if not (resume or join or storage) and (folder / JOURNAL).exists():
-            raise UserError(f"{folder} holds an unfinished search: --resume goes on with it, or give another --out")
         base, reasons = choose_start(task, start, encoder)
-        ledger = Ledger.open(storage or folder / JOURNAL, study_name(task, base))
+        name = name_search(task, base)
+        if not join and (folder / TUNING).exists():
+            return finish(task, folder, read_finished(folder, name, resume))
+        if not join and (others := list_searches(folder / JOURNAL)):
+            check_same(folder, others[0], name)
+            if not resume:
+                raise UserError(f"{folder} holds an unfinished search: --resume goes on with it, or give another --out")
+        ledger = Ledger.open(storage or folder / JOURNAL, name)
         budget = Budget(None if minutes is None else minutes * 60, most_trainings, jobs, begun=begun)
         tuning = race(task, base, reasons, ledger, budget, folder, leads=not join)
         if join:
@@ -97,17 +100,25 @@ def choose_start(task: Task, start: Recipe | None, encoder: str | None) -> tuple
     return start.model_copy(update={"encoder": encoder or start.encoder, "dev": "given"}), reasons
 
 
-def study_name(task: Task, base: Recipe) -> str:
+def name_search(task: Task, base: Recipe) -> str:
     """The same for the same training pairs, dev pairs, metric and encoder: test has no part in it."""
     what = [without_test(task).fingerprint(), task.metric, base.encoder]
     return f"{task.name}-{encoder_name(base.encoder)}-{hashlib.sha256(json.dumps(what).encode()).hexdigest()[:8]}"
 
 
-def read_finished(folder: Path, resume: bool) -> Tuning:
+def check_same(folder: Path, found: str, asked: str) -> None:
+    """Refuse a folder with a search of something else."""
+    if found != asked:
+        raise UserError(f"{folder} holds a search on other pairs, or with another encoder ({found}): give another --out")
+
+
+def read_finished(folder: Path, name: str, resume: bool) -> Tuning:
     """A search whose winner is known; the winner's training may still be to do."""
+    tuning = read_tuning(folder)
+    check_same(folder, tuning.name, name)
     if not resume:
         raise UserError(f"{folder} holds a search that has ended: --resume keeps it, or give another --out")
-    return read_tuning(folder)
+    return tuning
 
 
 def finish(task: Task, folder: Path, tuning: Tuning) -> Tuned:

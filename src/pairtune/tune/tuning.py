@@ -33,14 +33,16 @@ class Tried(BaseModel):
 
 
 class Tuning(BaseModel):
-    """A search. chosen: the place of the winner in `tried`; the first of them is the starting recipe.
+    """A search. name: tells it from those of other pairs or encoders.
 
-    before: the encoder as it came, by fold. notes: what was done to fit the time. untried: neighbors of the winner that were not
-    tried. importance: how much of the differences each axis explains, by Optuna's estimate.
+    chosen: the place of the winner in `tried`; the first of them is the starting recipe. before: the encoder as it came, by fold.
+    notes: what was done to fit the time. untried: neighbors of the winner that were not tried. importance: how much of the
+    differences each axis explains, by Optuna's estimate. noise: how much differences vary from fold to fold.
     """
 
     model_config = ConfigDict(frozen=True)
 
+    name: str
     task: str
     kind: str
     metric: str
