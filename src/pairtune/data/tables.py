@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from pairtune.data.collections import is_collection, read_collection
 from pairtune.data.files import read_lines
 from pairtune.data.formats import is_table, open_table, stem_of
 from pairtune.data.info import distinct, fold
@@ -43,6 +44,8 @@ def read_pairs(
 ) -> Task:
     """A task from files of pairs: .csv, .tsv, .jsonl, .json, .parquet, .arrow, .xlsx, or folders of `save_to_disk`.
 
+    A folder as BEIR has them (corpus.jsonl, queries.jsonl, qrels/) is a task by itself: see `read_collection`.
+
     train, dev, test: one file each, several with the same columns, or patterns such as `pairs-*.csv`. What is missing of dev and
     test is split from train, a tenth each, by left text: no left text is in two splits, and pairs added later move none of the
     others. Without train, what is given is there to be scored, whole.
@@ -54,6 +57,10 @@ def read_pairs(
     given = {name: files for name, files in zip(SPLITS, (train, dev, test), strict=True) if files is not None}
     if not given:
         raise UserError("no pairs: give at least one file, such as read_pairs(train='pairs.csv')")
+    if (folder := _find_collection(given)) is not None:
+        if {left, right, label, group, split_column, negatives, corpus, kind} != {None}:
+            raise UserError(f"{folder} is a collection, which names its own texts and splits: give no options about columns")
+        return read_collection(folder, seed)
     tables = {name: open_tables(files) for name, files in given.items()}
     first = next(iter(tables.values()))[0]
     roles, said = find_roles(first, left=left, right=right, label=label, group=group, split=split_column, negatives=negatives)
@@ -63,6 +70,15 @@ def read_pairs(
     task = _make_task(pairs, which, check_kind(kind), corpus, roles, str(first.path))
     split = _say_splits(task, parts, roles)
     return replace(task, name=stem_of(first.path), notes=(*notes, *remarks, *task.notes, *split), source=str(first.path))
+
+
+def _find_collection(given: Mapping[str, Files]) -> Path | None:
+    """The folder of a collection, where that is what was given; it comes alone."""
+    paths = [Path(path) for files in given.values() for path in ([files] if isinstance(files, (str, Path)) else files)]
+    found = next((path for path in paths if is_collection(path)), None)
+    if found is not None and len(paths) > 1:
+        raise UserError(f"{found} is a collection with splits of its own: give it alone")
+    return found
 
 
 def read_table(

@@ -18,7 +18,7 @@ from pairtune.progress import track
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-SEARCH_BLOCK = 256  # queries held against the whole corpus at a time
+SEARCH_CELLS = 2**24  # similarities of queries with the whole corpus that are held at a time
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ def rank_hits(embeddings: Embeddings, pairs: PairSet, positive_above: float) -> 
     corpus = embeddings(pairs.corpus, "encoding the corpus")
     vectors = embeddings(queries, "encoding the queries")
     hits = find_hits(pairs.gold(positive_above))
-    blocks = [slice(start, start + SEARCH_BLOCK) for start in range(0, len(queries), SEARCH_BLOCK)]
+    block = max(1, SEARCH_CELLS // len(pairs.corpus))
+    blocks = [slice(start, start + block) for start in range(0, len(queries), block)]
     found = [find_best(vectors[block] @ corpus.T, hits[block]) for block in track(blocks, "searching")]
     return Hits(*(np.concatenate([getattr(part, field.name) for part in found]) for field in fields(Hits)))
 
