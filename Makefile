@@ -28,11 +28,13 @@ docs: $(DOCUMENTED)  ## the documentation, into site/
 	@$(BIN)/pairtune recipes --markdown > docs/reference/settings.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-results: setup  ## lab/results.md and lab/evidence.md, from the records in lab/results
+results: setup  ## lab/results.md, lab/evidence.md and lab/own.md, from the records in lab/results
 	@$(BIN)/python -m lab tables --markdown > lab/results.md.part
 	@mv lab/results.md.part lab/results.md
 	@$(BIN)/python -m lab evidence > lab/evidence.md.part
 	@mv lab/evidence.md.part lab/evidence.md
+	@$(BIN)/python -m lab own > lab/own.md.part
+	@mv lab/own.md.part lab/own.md
 
 bench: setup  ## the benchmarks, at sizes that take a few minutes on two cores
 	$(BIN)/python benchmarks/loss.py

@@ -1,4 +1,4 @@
-"""The command line of the lab: reproduce, tables, evidence, baselines."""
+"""The command line of the lab: reproduce, tables, evidence, baselines, own."""
 
 from __future__ import annotations
 
@@ -113,6 +113,17 @@ def baselines(results: Results = RESULTS) -> None:
 
     write_baselines(results, compute_baselines())
     print(results / FILE)
+
+
+@app.command()
+def own(
+    table: Annotated[str, typer.Option(help="Print the table of this encoder alone: minilm.")] = "",
+) -> None:
+    """Print lab/own.md: the default for a user's own data beside stock losses, and its rules without the case at hand."""
+    from lab.own.page import make_page, own_table
+    from lab.own.records import read_runs
+
+    print(own_table(table, read_runs(table)) if table else make_page().rstrip())
 
 
 def main() -> NoReturn:

@@ -1,0 +1,129 @@
+"""pairtune's default, and `tune`, beside the stock losses of sentence-transformers on cases of a user's own data.
+
+python benchmarks/own_data.py [--case stsb --case cqa-b] [--encoder minilm] [--seeds 1,2] [--jobs 4] [--tune 40]
+
+Needs the datasets (PAIRTUNE_DATA). A run that is in lab/results/own is not made again; `python -m lab own` shows them all.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from lab.own.cases import CASES, load_case
+from lab.own.records import RESULTS, OwnRun, add_runs, read_runs
+from lab.own.stock import stock_losses, train_stock
+
+from pairtune import Run, Task, UserError
+from pairtune.progress import say
+from pairtune.tune.rules import choose
+
+DEFAULT, TUNED = "default", "tune"
+
+
+@dataclass(frozen=True)
+class Training:
+    """One of a case: the default, `tune` with so many trainings of folds, or a stock loss by its name."""
+
+    case: str
+    name: str
+    encoder: str
+    seed: int
+    precision: str
+    trainings: int = 0
+
+
+def main(
+    case: Annotated[list[str] | None, typer.Option(help="A case; all of them unless given.")] = None,
+    encoder: Annotated[str, typer.Option(help="minilm or mpnet.")] = "minilm",
+    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "1",
+    jobs: Annotated[int, typer.Option(help="Trainings at once.")] = 1,
+    precision: Annotated[str, typer.Option(help="float32 or bf16.")] = "float32",
+    tune: Annotated[int, typer.Option(help="Trainings of folds that `tune` may make; 0: leave it out.")] = 0,
+    results: Annotated[Path, typer.Option(help="Folder of the records.")] = RESULTS,
+) -> None:
+    """Train what has no record yet, and append it."""
+    unknown = set(case or ()) - set(CASES)
+    if unknown:
+        raise UserError(f"unknown case {', '.join(sorted(unknown))}; known: {', '.join(CASES)}")
+    numbers = [int(seed) for seed in seeds.split(",")]
+    asked = [one for name in case or CASES for seed in numbers for one in trainings_of(name, encoder, seed, precision, tune)]
+    known = {(run.case, run.name, run.seed) for run in read_runs(encoder, results)}
+    missing = [one for one in asked if (one.case, one.name, one.seed) not in known]
+    say(f"{len(missing)} of {len(asked)} trainings to make")
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for number, done in enumerate(as_completed([pool.submit(train_one, one) for one in missing]), start=1):
+            run = done.result()
+            add_runs([run], encoder, results)
+            say(f"{number} of {len(missing)}: {run.case}, {run.name}, seed {run.seed}: {run.metric} {run.after['test']:.4f}")
+
+
+def trainings_of(case: str, encoder: str, seed: int, precision: str, tune: int) -> list[Training]:
+    """All trainings of a case with one seed."""
+    names = [DEFAULT, *([TUNED] if tune else []), *stock_losses(load_case(case))]
+    return [Training(case, name, encoder, seed, precision, tune) for name in names]
+
+
+def train_one(asked: Training) -> OwnRun:
+    """Train, and keep what the tables need."""
+    task = load_case(asked.case)
+    own = asked.name in (DEFAULT, TUNED)
+    before, after, epochs, seconds = train_own(task, asked) if own else train_other(task, asked)
+    return OwnRun(
+        case=asked.case,
+        dataset=CASES[asked.case].dataset,
+        metric=task.metric,
+        rule=choose(task).recipe.name,
+        encoder=asked.encoder,
+        system="pairtune" if own else "stock",
+        name=asked.name,
+        seed=asked.seed,
+        settings={},
+        before=before,
+        after=after,
+        epochs=epochs,
+        seconds=round(seconds, 2),
+    )
+
+
+Found = tuple[dict[str, float], dict[str, float], tuple[float, ...], float]
+
+
+def train_own(task: Task, asked: Training) -> Found:
+    """The default as `pairtune train --data` takes it, or what `pairtune tune` finds."""
+    from pairtune.training import run
+    from pairtune.tune import tune
+
+    settings = [f'encoder="{asked.encoder}"', f'train.precision="{asked.precision}"']
+    recipe = choose(task, settings).recipe
+    with tempfile.TemporaryDirectory() as folder:
+        if asked.name == TUNED:
+            record: Run = tune(task, out=Path(folder) / "tune", start=recipe, most_trainings=asked.trainings).run
+        else:
+            record = run(recipe, asked.seed, out=Path(folder) / "run", task=task, checkpoints=False, keep_model=False)
+    epochs = tuple(epoch.dev[task.metric] for epoch in record.epochs)
+    return main_scores(record.before, task), main_scores(record.after, task), epochs, record.seconds
+
+
+def train_other(task: Task, asked: Training) -> Found:
+    """A stock loss in the host's own trainer."""
+    from pairtune import load_encoder
+    from pairtune.sbert.evaluator import evaluate_task
+
+    before = evaluate_task(load_encoder(asked.encoder), task)
+    found = train_stock(task, asked.name, asked.encoder, asked.seed, bf16=asked.precision == "bf16")
+    return main_scores(before, task), main_scores(found["scores"], task), (), found["seconds"]
+
+
+def main_scores(scores: dict[str, dict[str, float]], task: Task) -> dict[str, float]:
+    """The main metric on dev and on test."""
+    return {split: round(scores[split][task.metric], 6) for split in ("dev", "test")}
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,96 @@
+"""Cases of a user's own data, the choice of rules without the case at hand, and the page."""
+
+from __future__ import annotations
+
+import pytest
+from lab.own.cases import CASES, cut_by_query, load_case
+from lab.own.choice import best_on_dev, leave_out
+from lab.own.page import SHIPPED, left_out_table, make_page, own_table
+from lab.own.records import OwnRun, add_runs, read_runs
+from lab.own.stock import STOCK, stock_losses
+
+from pairtune import PairSet, read_recipe
+from pairtune.tune.rules import RULES, choose
+
+
+def run_of(case, name, gain, *, system="pairtune", test=None, dataset=None, seed=1):
+    test = gain if test is None else test
+    return OwnRun(
+        case=case,
+        dataset=dataset or case,
+        metric="MAP",
+        rule="own/answers",
+        encoder="minilm",
+        system=system,
+        name=name,
+        seed=seed,
+        settings={},
+        before={"dev": 0.5, "test": 0.5},
+        after={"dev": 0.5 + gain, "test": 0.5 + test},
+        seconds=2.0,
+    )
+
+
+def test_a_rule_is_chosen_from_datasets_other_than_the_one_it_is_judged_on():
+    runs = [
+        *(run_of(case, "pearson", gain) for case, gain in (("a", 0.1), ("b", 0.1), ("c", 0.1))),
+        *(run_of(case, "mse", gain) for case, gain in (("a", 0.4), ("b", 0.0), ("c", 0.05))),  # good on a alone
+    ]
+    assert {one.case: one.chosen for one in leave_out(runs, SHIPPED)} == {"a": "pearson", "b": "mse", "c": "mse"}
+    same = [run.model_copy(update={"dataset": "one"}) for run in runs]
+    assert leave_out(same, SHIPPED) == []  # two guises of one dataset do not judge each other
+
+
+def test_a_candidate_that_lacks_a_case_is_not_chosen():
+    runs = [run_of("a", "lucky", 0.9), run_of("a", "mse", 0.1), run_of("b", "mse", 0.1)]
+    assert best_on_dev(runs) == "mse"
+
+
+def test_the_table_has_the_best_stock_loss_on_test_and_the_mean_of_our_seeds():
+    runs = [
+        run_of("a", "pearson", 0.2, seed=1), run_of("a", "pearson", 0.1, seed=2),
+        run_of("a", "CoSENTLoss", 0.3, test=0.1, system="stock"), run_of("a", "AnglELoss", 0.0, test=0.12, system="stock"),
+    ]  # fmt: skip
+    table = own_table("minilm", runs)
+    assert "| `a` | MAP | 0.500 | 0.620 (AnglE) | 0.650 | +0.030 | 1.0 |" in table
+    assert "ahead of the best stock loss on 1 of 1 cases" in table
+
+
+def test_the_shipped_recipes_have_the_settings_of_the_candidates_that_were_chosen():
+    assert {rule.recipe for rule in RULES} == set(SHIPPED)
+    runs = read_runs("minilm")
+    for rule, name in SHIPPED.items():
+        settings = next(run.settings for run in runs if run.name == name and run.rule == rule)
+        recipe = read_recipe(rule)
+        for key, value in settings.items():
+            table, _, field = key.partition(".")
+            assert getattr(getattr(recipe.stages[0], table), field) == value, (rule, key)
+
+
+def test_the_page_is_made_of_the_records_that_are_there():
+    page = make_page()
+    assert left_out_table(read_runs("minilm")) in page
+    assert all(f"`{case}`" in page for case in CASES)
+
+
+def test_records_are_appended_and_read_again(tmp_path):
+    runs = [run_of("a", "mse", 0.1), run_of("b", "mse", 0.2)]
+    add_runs(runs[:1], "minilm", tmp_path)
+    add_runs(runs[1:], "minilm", tmp_path)
+    assert read_runs("minilm", tmp_path) == runs
+    assert read_runs("mpnet", tmp_path) == []
+
+
+def test_queries_stay_whole_when_a_case_is_cut():
+    pairs = PairSet.of([f"q{row // 4}" for row in range(40)], [f"r{row}" for row in range(40)])
+    cut = cut_by_query(pairs, 10)
+    assert len(cut) == 8
+    assert all(cut.left.count(left) == 4 for left in cut.left)
+
+
+@pytest.mark.parametrize("case", ["stsb-yes-no", "cqa-b-search"])
+def test_the_rules_and_the_stock_losses_take_a_case_as_a_users_file(case, real_data):
+    task = load_case(case)
+    assert choose(task).recipe.name == {"stsb-yes-no": "own/labelled", "cqa-b-search": "own/positives"}[case]
+    assert set(stock_losses(task)) <= set(STOCK)
+    assert not set(task.train.left) & set(task.test.left) or case == "stsb-yes-no"
