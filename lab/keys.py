@@ -85,5 +85,5 @@ def _default(part: str, name: str) -> Any:
     if name in known:
         return known[name]
     field = (PARTS[part] if part else Recipe).model_fields.get(name)
-    default = None if field is None or field.is_required() else field.default
+    default = None if field is None or field.is_required() else field.get_default(call_default_factory=True)
     return list(default) if isinstance(default, tuple) else default

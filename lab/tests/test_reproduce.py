@@ -164,7 +164,7 @@ def test_a_run_that_fails_is_told_at_the_end_and_the_others_are_made(work, tiny_
     (work / folder).mkdir(parents=True)
     (work / folder / "recipe.json").write_text('{"seed": 7, "recipe": {}}')  # not ours: refused
     status, out, error = finish(work, words)
-    assert status == 2 and "1 of 2 runs are in results" in out
+    assert status == 2 and "1 of 2 runs are in results" in out, error
     assert "these runs failed:\nantique/mse, seed 2: " in error and "holds a run with other settings" in error
     assert [run.seed for run in records(work)] == [1]
 

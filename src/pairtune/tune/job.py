@@ -34,6 +34,9 @@ class Job:
     def __str__(self) -> str:
         return f"{self.recipe.name}, seed {self.seed}"
 
+    def __hash__(self) -> int:
+        return hash(self.key)  # a recipe has tables in it, which have no hash
+
 
 def encoder_name(encoder: str) -> str:
     """What the files of an encoder are called.
