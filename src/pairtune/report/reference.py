@@ -13,11 +13,12 @@ from pairtune.runs.recipe import TABLES, Recipe, Settings
 
 INTRO = """# Settings of a recipe
 
-Everything that a recipe may say, with what it has unless told (`pairtune recipes --settings` prints the same). A recipe is a
-TOML file, a setting of `loss` in it a line under `[loss]`; `--set loss.temperature=0.05` on the command line comes before what
-the file says. `pairtune recipes own/labelled` prints a shipped recipe, to begin with. What is not a setting, or not a value of
-one, is refused. Which values to take is in [choosing](../choosing.md); the orders are described in [orders](../orders.md), the
-letters in [the equations](../equations.md).
+A recipe is a TOML file. The settings that people change most come first. Those that exist for the paper's sake come last.
+`pairtune recipes --settings` prints the same tables.
+
+`--set loss.temperature=0.05` on the command line overrides the file. `pairtune recipes own/labelled` prints a shipped recipe
+to start from. Unknown settings and values are refused. [Choosing](../choosing.md) says which values to take,
+[orders](../orders.md) explains the orders, and [the equations](../equations.md) explain the letters.
 
 ```toml
 task = "stsb"
@@ -30,8 +31,8 @@ mix = 0.1
 epochs = 3
 ```
 
-Several stages are trained one after the other, each under its own `[[stages]]`; what stands under `[loss]`, `[order]` and
-`[train]` holds for those that do not say otherwise, what `--set` says for all:
+A recipe can have several stages, trained one after the other. Each stage has its own `[[stages]]` heading. `[loss]`, `[order]`
+and `[train]` are the defaults of all stages; `--set` changes all stages:
 
 ```toml
 task = "stsb"
@@ -47,6 +48,39 @@ loss.kind = "bsc"
 train.learning_rate = 1e-5
 ```"""
 
+USUAL = (  # what people change
+    "encoder",
+    "loss.kind",
+    "loss.pointwise",
+    "loss.mix",
+    "loss.temperature",
+    "loss.guide",
+    "order.by",
+    "order.group",
+    "train.epochs",
+    "train.batch_size",
+    "train.learning_rate",
+    "train.max_seq_length",
+    "train.precision",
+    "seeds",
+)
+PAPER = (  # what only the paper, or its released code, asks for
+    "loss.normalize",
+    "loss.reduction",
+    "loss.directions",
+    "loss.margin",
+    "order.first",
+    "order.shingle",
+    "train.epsilon",
+    "train.bias_correction",
+    "train.negatives",
+    "train.dropout",
+    "train.labels",
+    "train.candidates",
+    "dev_candidates",
+)
+HEAD = ("setting", "default", "values", "what it does")
+
 SIGNS = {Gt: ("gt", "above"), Ge: ("ge", "from"), Le: ("le", "to"), Lt: ("lt", "to below")}
 
 
@@ -59,17 +93,30 @@ def make_settings_page() -> str:
 
 
 def setting_grids() -> list[Grid]:
-    """A table for each part of a recipe."""
-    grids = []
+    """A table for each group of settings: the usual ones, more, those for the paper's sake."""
+    fields = list_settings()
+    more = tuple(name for name in fields if name not in USUAL + PAPER)
+    groups = {"What people change": USUAL, "More": more, "For the paper's sake": PAPER}
+    return [Grid(title, HEAD, tuple(_row(name, fields[name]) for name in names)) for title, names in groups.items()]
+
+
+def list_settings() -> dict[str, FieldInfo]:
+    """Every setting by its dotted name, in the order of the models.
+
+    >>> list(list_settings())[:2]
+    ['name', 'task']
+    """
     parts: dict[str, type[Settings]] = {"": Recipe, **TABLES}
-    for part, model in parts.items():
-        rows = [
-            (f"`{part}{'.' if part else ''}{name}`", describe_default(field), describe_values(field), field.description or "")
-            for name, field in model.model_fields.items()
-            if name != "stages"
-        ]
-        grids.append(Grid(f"`{part}`" if part else "The recipe", ("setting", "unless told", "values", "what it is"), tuple(rows)))
-    return grids
+    return {
+        f"{part}{'.' * bool(part)}{name}": field
+        for part, model in parts.items()
+        for name, field in model.model_fields.items()
+        if name != "stages"
+    }
+
+
+def _row(name: str, field: FieldInfo) -> tuple[str, ...]:
+    return f"`{name}`", describe_default(field), describe_values(field), field.description or ""
 
 
 def describe_default(field: FieldInfo) -> str:

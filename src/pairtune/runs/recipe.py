@@ -28,39 +28,42 @@ class LossSettings(Settings):
 
     kind: Literal["bsc", "mse", "pearson", "cosent", "combo", "triplet"] = Field(
         "combo",
-        description="`bsc`: batch softmax; `mse`: squared error of the cosine; `pearson`: 1 − its correlation with the labels; "
-        "`cosent`: a pair with a lower label should have a lower cosine; `combo`: `bsc` plus one of the three before it; "
-        "`triplet`: a positive nearer than a negative, by `margin`",
+        description="the loss. `bsc`: batch softmax; `mse`: squared error between cosine and label; `pearson`: 1 − correlation "
+        "of cosines and labels; `cosent`: a pair with a higher label should have a higher cosine; `combo`: `bsc` plus "
+        "`pointwise`; `triplet`: the positive must be closer than the negative by `margin`",
     )
-    temperature: float = Field(0.1, gt=0, description="τ, which BSC divides similarities by: smaller looks at the hardest only")
-    learn_temperature: bool = Field(False, description="train τ as well, from `temperature` on")
-    temperature_learning_rate: float = Field(1e-3, gt=0, description="the learning rate of a learned τ")
+    temperature: float = Field(
+        0.1, gt=0, description="τ: BSC divides similarities by it; lower: the hardest negatives count more"
+    )
+    learn_temperature: bool = Field(False, description="learn τ too, starting from `temperature`")
+    temperature_learning_rate: float = Field(1e-3, gt=0, description="learning rate of a learned τ")
     normalize: Normalization = Field(
         "l2",
-        description="of BSC's embeddings: `l2` to unit length; the others but `none` work on each dimension over the batch",
+        description="how BSC normalizes embeddings. `l2`: each to length 1; `…-batch`: each dimension over the batch",
     )
-    positive_above: float = Field(0.5, ge=0, lt=1, description="t: a pair counts as positive if its label is above it")
-    reduction: Literal["sum", "mean"] = Field("sum", description="of BSC's two directions")
+    positive_above: float = Field(0.5, ge=0, lt=1, description="a pair is positive if its label is above this (t in the paper)")
+    reduction: Literal["sum", "mean"] = Field("sum", description="add or average the two directions of BSC")
     directions: Literal["both", "left", "right"] = Field(
-        "both", description="of BSC; `left`: each left text finds its right one; `right`: the other way round"
+        "both", description="of BSC. `left`: each left text must find its right text; `right`: the other way round"
     )
     duplicates: Literal["keep", "mask"] = Field(
-        "keep", description="`mask`: two texts that are a positive pair somewhere in the batch are not negatives elsewhere in it"
+        "keep", description="`mask`: two texts that are a positive pair in the batch are never used as negatives of each other"
     )
-    mix: float = Field(0.5, ge=0, le=1, description="μ of combo: μ·BSC + (1 − μ)·pointwise")
-    pointwise: Literal["mse", "pearson", "cosent", "pearson+cosent"] = Field("mse", description="the other part of combo")
+    mix: float = Field(0.5, ge=0, le=1, description="weight of BSC in `combo` (μ): μ·BSC + (1 − μ)·pointwise")
+    pointwise: Literal["mse", "pearson", "cosent", "pearson+cosent"] = Field("mse", description="the second part of `combo`")
     guide: float | None = Field(
         None,
         ge=-1,
         le=2,
-        description="BSC ignores an in-batch negative that the original encoder finds closer than the positive, by more than "
-        "this margin: it may be a correct answer (false negative)",
+        description="ignore an in-batch negative if the original encoder finds it closer than the positive by more than this "
+        "margin: it may be a correct answer (false negative)",
     )
-    margin: float = Field(0.5, gt=0, description="of triplets")
+    margin: float = Field(0.5, gt=0, description="margin of the `triplet` loss")
     mini_batch_size: int = Field(
         0,
         ge=0,
-        description="texts that are encoded at a time, and again in the backward pass: large batches in little memory; 0: all",
+        description="encode this many texts at a time, and again in the backward pass: large batches fit in less memory; "
+        "0: all at once",
     )
 
 
@@ -69,86 +72,91 @@ class OrderSettings(Settings):
 
     by: Literal["original", "uniform", "queries", "examples", "words", "clusters", "neighbors"] = Field(
         "uniform",
-        description="as the data came, at random, all pairs of a text together, or near by vectors, by words, by clusters, "
-        "by nearest texts",
+        description="which pairs share a batch. `original`: file order; `uniform`: random; `queries`: all pairs of a text "
+        "together; `examples`: similar texts, by the encoder; `words`: texts that share words; `clusters`: texts of a cluster; "
+        "`neighbors`: texts that share a near text",
     )
     first: Literal["ordered", "original"] = Field(
-        "ordered", description="`original` leaves the first epoch as the data came, which is what the paper's released code does"
+        "ordered", description="`original`: the first epoch keeps the file order, as in the paper's released code"
     )
-    side: Literal["left", "right"] = Field("left", description="near by which texts")
+    side: Literal["left", "right"] = Field("left", description="compare pairs by their left or their right texts")
     group: int = Field(
-        8, ge=1, description="pairs to a group, the anchor among them; in `neighbors` also how many near texts count"
+        8, ge=1, description="pairs in a group of similar pairs, the first one included; for `neighbors` also how many near texts"
     )
-    neighbors: int = Field(500, ge=1, description="of `examples`: how many nearest pairs are looked at")
-    shingle: int = Field(1, ge=1, description="of `words` and `neighbors`: how many words, or near texts, pairs have to share")
-    clusters: int = Field(0, ge=0, description="how many; 0: the root of the number of distinct texts")
+    neighbors: int = Field(500, ge=1, description="for `examples`: how many nearest pairs to consider")
+    shingle: int = Field(1, ge=1, description="for `words` and `neighbors`: how many words, or near texts, pairs must share")
+    clusters: int = Field(0, ge=0, description="for `clusters`: how many; 0: √(number of distinct texts)")
     encode: Literal["each-epoch", "once", "reuse"] = Field(
-        "each-epoch", description="where vectors come from; `reuse` keeps those of the training steps"
+        "each-epoch",
+        description="when to encode the texts for the order. `each-epoch`: before every epoch; `once`: before the first; "
+        "`reuse`: before the first, then take the embeddings of the training steps",
     )
-    drop_identical: bool = Field(False, description="no text twice in a group: in `examples` on both sides, elsewhere on `side`")
-    skip_nearest: int = Field(0, ge=0, description="so many nearest texts are no neighbors: they may be right answers")
+    drop_identical: bool = Field(False, description="no text twice in a group")
+    skip_nearest: int = Field(
+        0, ge=0, description="ignore this many nearest texts: they may be correct answers (false negatives)"
+    )
     margin: float | None = Field(
         None,
         ge=-1,
         le=2,
-        description="texts that are more similar than the pair's own other text, by over this, are no neighbors",
+        description="ignore texts that are closer than the pair's own other text by more than this (false negatives)",
     )
 
 
 class TrainSettings(Settings):
     """How long, how fast, and on what part of the data."""
 
-    epochs: int = Field(5, ge=1, description="how often all pairs are seen")
-    batch_size: int = Field(32, ge=1, description="pairs to a step")
-    learning_rate: float = Field(2e-5, gt=0, description="the highest learning rate; it falls to 0 in a line")
-    weight_decay: float = Field(0.01, ge=0, description="of AdamW")
-    warmup: float = Field(0.1, ge=0, lt=1, description="the share of the steps in which the rate rises")
-    clip: float = Field(1.0, gt=0, description="the gradient's norm is at most this")
-    epsilon: float = Field(1e-6, gt=0, description="of AdamW")
-    bias_correction: bool = Field(True, description="of AdamW; BERT's own optimizer, and the paper's on most tasks, has none")
+    epochs: int = Field(5, ge=1, description="passes over the training pairs")
+    batch_size: int = Field(32, ge=1, description="pairs in a batch")
+    learning_rate: float = Field(2e-5, gt=0, description="peak learning rate; decays linearly to 0")
+    weight_decay: float = Field(0.01, ge=0, description="weight decay of AdamW")
+    warmup: float = Field(0.1, ge=0, lt=1, description="share of the steps in which the learning rate rises linearly")
+    clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
+    epsilon: float = Field(1e-6, gt=0, description="ε of AdamW")
+    bias_correction: bool = Field(True, description="bias correction of AdamW; the paper has none on most tasks")
     max_seq_length: int = Field(
-        90, ge=0, description="most tokens of a text; longer texts are cut; 0: the encoder's own limit, at most 512"
+        90, ge=0, description="longest text in tokens; longer texts are cut; 0: the encoder's own limit, at most 512"
     )
-    precision: Literal["float32", "bf16"] = Field("float32", description="of the encoder's computations; its weights are float32")
-    positives_only: bool = Field(False, description="leave out the pairs that do not count as positive")
+    precision: Literal["float32", "bf16"] = Field(
+        "float32", description="precision of the encoder's computation; weights stay float32"
+    )
+    positives_only: bool = Field(False, description="train on positive pairs only")
     negatives: Literal["given", "logarithmic"] = Field(
         "given",
-        description="`logarithmic` takes the positives alone, repeated, and as many negatives: for each left text those at ranks "
-        "100 + 1, 2, 4, 8 …, as the paper does for PFCC-S",
+        description="`logarithmic`: negatives are the texts at ranks 100 + 1, 2, 4, 8 … of a search, and repeat the positives "
+        "to match, as the paper does for PFCC-S",
     )
-    pairs: int = Field(
-        0, ge=0, description="train on so many pairs, drawn by seed after all else that adds or leaves out some; 0: all"
-    )
+    pairs: int = Field(0, ge=0, description="use only this many training pairs, chosen at random; 0 means all")
     splits: str = Field(
         "train",
         pattern=r"^[\w.-]+(\+[\w.-]+)*$",
-        description="the task's splits that are trained on, with a + between them: `train+titles`. Extra ones (`pairtune tasks` "
-        "says which there are) go in without the pairs whose left text is in dev or test",
+        description="splits to train on, such as `train+titles` (`pairtune tasks` lists the extra ones). Pairs of extra splits "
+        "whose left text is in dev or test are left out",
     )
     file: str = Field(
-        "", description="a Parquet file to train on instead, read as it is needed (`order.by = original`: in its order)"
+        "", description="train on this Parquet file instead, read in pieces (with `order.by = original`: in file order)"
     )
     columns: tuple[str, ...] = Field(
         ("left", "right", "label"),
         min_length=2,
         max_length=3,
-        description="of that file: left, right, and the label if it has one",
+        description="columns of `train.file`: left, right, and the label if there is one",
     )
-    report_to: tuple[str, ...] = Field((), description="where the figures of the training go as well, such as tensorboard")
+    report_to: tuple[str, ...] = Field((), description="other loggers, such as tensorboard")
     fast: bool = Field(
-        True, description="no padding, each text of a batch once, fused losses, captured steps, where model and device allow it"
+        True, description="fast training step: no padding, repeated texts encoded once, fused loss; the same mathematics"
     )
     dropout: Literal["always", "first-epoch"] = Field(
-        "always", description="`first-epoch` trains later epochs without, which is what the paper's released code does"
+        "always", description="`first-epoch`: no dropout after the first epoch, as in the paper's released code"
     )
     labels: Literal["given", "graded"] = Field(
-        "given", description="`graded`: the dataset's own grades, from 0 to 1, where it has more than positive and negative"
+        "given", description="`graded`: train on the grades of a dataset instead of 0 and 1, where it has grades"
     )
-    blend: float = Field(0.0, ge=0, lt=1, description="the share of the weights before the stage in those after it")
+    blend: float = Field(0.0, ge=0, lt=1, description="mix this share of the weights before training into the weights after it")
     candidates: int = Field(
         0,
         ge=0,
-        description="in a ranking, fill each query up to so many texts, with those of others that share most words, as negatives",
+        description="ranking: fill each query up to this many texts, with similar texts of other queries as negatives; 0: do not",
     )
 
 
@@ -161,35 +169,39 @@ class Stage(Settings):
 
 
 class Recipe(Settings):
-    """What `train.run` follows. Stages are trained one after the other, each from the epoch of the one before that was kept.
+    """All settings of a training. Stages are trained one after the other; each starts from the epoch that the last one kept.
 
-    dev = "rotating" makes seeds 1 to 10, with select = "last", a cross-validation, for data with so little dev that a choice on
-    it is luck. With "joined", once a recipe is chosen, the scores on dev say nothing, and nothing may be chosen by them.
+    dev = "rotating" with select = "last" and seeds 1 to 10 is a cross-validation: use it when dev is too small to choose on.
+    dev = "joined" trains on dev too: its scores then say nothing, so choose the recipe before.
     """
 
     name: str = Field(
-        min_length=1, pattern=r"^[\w.+-]+(/[\w.+-]+)*$", description="in records and reports; the file's, unless given"
+        min_length=1, pattern=r"^[\w.+-]+(/[\w.+-]+)*$", description="name in records and reports; default: the name of the file"
     )
-    task: str = Field("stdlib", description="the data: one that `pairtune tasks` lists; with `--data` your own")
-    encoder: str = Field("minilm", description="what is trained: `minilm`, `mpnet`, a folder, or a name on the hub")
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((1,), min_length=1, description="a run for each")
+    task: str = Field("stdlib", description="the dataset (`pairtune tasks` lists them); `--data` replaces it by your own")
+    encoder: str = Field("minilm", description="the model to train: `minilm`, `mpnet`, a folder, or a name on the hub")
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (1,), min_length=1, description="one training for each seed; the best on dev is kept"
+    )
     select: Select = Field(
-        "best", description="of each stage keep the best epoch on dev, the last, or the mean of the weights after each"
+        "best", description="keep the best epoch on dev, the last epoch, or the average of the weights of all epochs"
     )
     keep_original: bool = Field(
         True,
-        description="with `select = best`: keep the encoder as it came (in a later stage, the stage before) if no epoch beats it",
+        description="with `select = best`: if no epoch is better on dev, keep the original encoder (epoch 0)",
     )
     dev: Literal["given", "rotating", "joined"] = Field(
-        "given", description="`rotating` holds out another tenth of train and dev for each seed; `joined` trains on dev as well"
+        "given",
+        description="`given`: dev as it is; `rotating`: cross-validation, each seed holds out another tenth of train and dev; "
+        "`joined`: train on dev too",
     )
-    dev_candidates: int = Field(0, ge=0, description="as `train.candidates`, for dev, where it is easier than what will be met")
+    dev_candidates: int = Field(0, ge=0, description="like `train.candidates`, for dev: use it when dev is easier than real use")
     prompts: dict[Literal["left", "right"], str] = Field(
-        {}, description="what stands before each left and each right text; without, the prompts of the encoder's own config"
+        {}, description="text to put before each left and each right text; default: the encoder's own prompts"
     )
     ignore: tuple[str, ...] = Field(
         (),
-        description="regular expressions (Oniguruma's); what they match, such as links, the tuned model's tokenizer leaves out",
+        description="regular expressions; the tuned model does not see what they match, such as links",
     )
     stages: tuple[Stage, ...] = (Stage(),)
 
