@@ -109,7 +109,7 @@ def test_a_joined_dev_is_trained_on_and_nothing_is_chosen_by_it(tmp_path, tiny_e
     ]
     assert kept_run(swapped) == 0 and kept_run([one.model_copy(update={"recipe": {}}) for one in swapped]) == 1
     summary = summarize(runs)
-    assert summary["best_on_dev"] is summary["dev_mean"] is None and summary["model"] == runs[0].model
+    assert summary["test_of_kept"] is summary["dev_mean"] is None and summary["model"] == runs[0].model
     columns = [column.header for column in table_of_runs(runs).columns]
     assert columns[-1] == "dev, trained on"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -232,8 +233,21 @@ def test_shuffle_writes_every_row_once(tmp_path):
     assert found["number"].to_pylist() != list(range(200))
 
 
-def test_recipes_are_listed():
-    assert "own/labelled" in call("recipes").splitlines()
+def test_recipes_are_listed_with_a_line_of_description_each():
+    lines = dict(line.split(maxsplit=1) for line in call("recipes").splitlines())
+    assert {"own/labelled", "own/positives"} <= set(lines) and all(len(says.split()) > 3 for says in lines.values())
+
+
+def test_tasks_can_be_read_at_80_columns():
+    result = subprocess.run(
+        [sys.executable, "-m", "pairtune", "tasks"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "80"},
+    )
+    table, _, rest = result.stdout.partition("stsb: ")
+    assert "…" not in table and max(map(len, table.splitlines())) <= 80 and "stdlib: found in" in rest
 
 
 def test_a_shipped_recipe_is_printed_as_a_file_to_change(tmp_path):
@@ -253,6 +267,10 @@ def test_settings_are_printed_with_what_they_are():
         (["train", "own/label"], "unknown recipe 'own/label'; did you mean own/labelled?"),
         (["train"], "nothing to train: name a recipe"),
         (["train", "own/labelled", "--set", "loss.heat=3"], "loss.heat is not a setting; known here: kind, temperature"),
+        (
+            ["train", "own/labelled", "--set", "train.learnin_rate=3"],
+            "train.learnin_rate is not a setting; did you mean train.learning_rate?",
+        ),
         (["train", "own/labelled", "--seeds", "one"], "--seeds 'one': expected whole numbers"),
         (["evaluate", "minilm", "stbs"], "unknown task 'stbs'; known: stsb, mrpc"),
         (["evaluate", "minilm"], "give either the name of a task"),

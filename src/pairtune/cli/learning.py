@@ -67,7 +67,7 @@ def train(
 
 @app.command()
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="Print this one, such as stsb/combo, as a file to change.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Print this one, such as own/positives, as a file to change.")] = None,
     settings: Annotated[bool, typer.Option("--settings", help="Print every setting that a recipe may have.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print docs/reference/settings.md: the settings.")] = False,
 ) -> None:
@@ -87,7 +87,15 @@ def recipes(
     elif name is not None:
         print(find_recipe(name).read_text(encoding="utf-8").rstrip())
     else:
-        print("\n".join(shipped_recipes()))
+        print("\n".join(f"{name:<14} {describe_recipe(name)}" for name in shipped_recipes()))
+
+
+def describe_recipe(name: str) -> str:
+    """The comment that a shipped recipe begins with."""
+    from pairtune.runs.recipe import find_recipe
+
+    first = find_recipe(name).read_text(encoding="utf-8").partition("\n")[0]
+    return first.removeprefix("#").strip() if first.startswith("#") else ""
 
 
 @app.command()

@@ -55,13 +55,14 @@ def tasks(as_json: JsonFlag = False) -> None:
             )
         )
         return
-    table = Table("task", "kind", "metric", "train", "dev", "test", "status")
+    table = Table("task", "kind", "metric", "train", "dev", "test")
     for name, status in found.items():
         rows = [f"{status.rows[split]:,}" if status.found else "–" for split in ("train", "dev", "test")]
-        others = [f"{split} {count:,}" for split, count in status.rows.items() if split not in ("train", "dev", "test")]
-        says = f"{status.says}; also: {', '.join(others)}" if others else status.says
-        table.add_row(name, TASKS[name].kind, TASKS[name].metric, *rows, says)
+        table.add_row(name, TASKS[name].kind, TASKS[name].metric, *rows)
     screen.print(table)
+    for name, status in found.items():
+        others = [f"{split} {count:,}" for split, count in status.rows.items() if split not in ("train", "dev", "test")]
+        print(f"{name}: {status.says}" + (f"; also: {', '.join(others)}" if others else ""))
 
 
 @app.command()

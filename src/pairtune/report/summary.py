@@ -81,6 +81,7 @@ def table_of_runs(runs: Sequence[Run]) -> Table:
         "before",
         "after",
         "difference",
+        "dev, before",
         "dev, after" if first.dev_held_out else "dev, trained on",
         title=title,
     )
@@ -88,11 +89,12 @@ def table_of_runs(runs: Sequence[Run]) -> Table:
         for run in runs:
             before, after = run.before["test"][name], run.after["test"][name]
             seed = f"{run.seed}, {why}" if run is best and len(runs) > 1 else str(run.seed)
-            table.add_row(name, seed, f"{before:.4f}", f"{after:.4f}", f"{after - before:+.4f}", f"{run.after['dev'][name]:.4f}")
+            dev = [f"{scores['dev'][name]:.4f}" for scores in (run.before, run.after)]
+            table.add_row(name, seed, f"{before:.4f}", f"{after:.4f}", f"{after - before:+.4f}", *dev)
         if len(runs) > 1:
             both = [mean_and_spread([run.after[split][name] for run in runs]) for split in ("test", "dev")]
-            test, dev = (f"{mean:.4f} ± {spread:.4f}" for mean, spread in both)
-            table.add_row(name, f"mean of {len(runs)}", "", test, "", dev, end_section=True)
+            on_test, on_dev = (f"{mean:.4f} ± {spread:.4f}" for mean, spread in both)
+            table.add_row(name, f"mean of {len(runs)}", "", on_test, "", "", on_dev, end_section=True)
     return table
 
 
@@ -102,7 +104,10 @@ def comparable(run: Run) -> list[str]:
 
 
 def summarize(runs: Sequence[Run]) -> dict[str, Any]:
-    """The main metric of every seed on test and dev, the mean and spread, and the test score of the seed that is best on dev."""
+    """The main metric of every seed on test and dev, mean and spread, the test score of the seed that is kept, and all scores.
+
+    test_of_kept: of the seed that is best on dev; None where dev was trained on and no seed could be chosen by it.
+    """
     metric = runs[0].metric
     after = [run.after["test"][metric] for run in runs]
     mean, spread = mean_and_spread(after)
@@ -116,11 +121,13 @@ def summarize(runs: Sequence[Run]) -> dict[str, Any]:
         "before": runs[0].before["test"][metric],
         "mean": mean,
         "std": spread,
-        "best_on_dev": after[kept] if held_out else None,
+        "test_of_kept": after[kept] if held_out else None,
         "seeds": [run.seed for run in runs],
         "test": after,
         "dev": dev,
+        "dev_before": runs[0].before["dev"][metric],
         "dev_mean": mean_and_spread(dev)[0] if held_out else None,
         "kept": runs[kept].describe_kept(),
         "model": runs[kept].model,
+        "scores": {str(run.seed): {"before": run.before, "after": run.after} for run in runs},
     }

@@ -335,8 +335,10 @@ def _explain_one(error: dict[str, Any], staged: bool) -> str:
     if error["type"] == "extra_forbidden":
         if ".".join(plain) in RENAMED:
             return f"{shown} is now called {RENAMED['.'.join(plain)]}"
-        known = ", ".join(_known_keys(plain[:-1]))
-        return f"{shown} is not a setting; known here: {known}"
+        known = _known_keys(plain[:-1])
+        near = get_close_matches(plain[-1], known, 1)
+        meant = f"; did you mean {'.'.join([*plain[:-1], near[0]])}?" if near else ""
+        return f"{shown} is not a setting{meant}; known here: {', '.join(known)}"
     message = HINTS.get(".".join(plain)) or error["msg"][0].lower() + error["msg"][1:]
     return f"{shown} is {error['input']!r}; {message}"
 
