@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cache
 
+from lab.changes import recipes_of_evidence
 from lab.keys import read_data, settings_key
 from lab.paper import PRESETS, all_rows, open_rows, tables
 from lab.rows import read_row
@@ -24,10 +25,12 @@ def record_key(run: Run) -> str:
 
 
 def choose_recipes(what: str, preset: str = "paper", overrides: Sequence[str] = ()) -> list[Recipe]:
-    """The recipes of a table, of the open points, of the search for the best, of a task; or one row.
+    """The recipes of a table, of the open points, of the page of evidence, of the search for the best, of a task; or one row.
 
     `all`: the tables and the open points.
     """
+    if what == "evidence":
+        return recipes_of_evidence(overrides)
     if what == "best":
         return [one.recipe(overrides) for search in searches().values() for one in search.candidates]
     if what.startswith("best:") and what[5:] in searches():
@@ -43,7 +46,7 @@ def choose_rows(what: str, preset: str = "paper") -> list[str]:
     groups = {**tables(), "open": open_rows(), "all": (*rows, *open_rows())}
     groups |= {task: tuple(name for name in (*rows, *open_rows()) if name.startswith(f"{task}/")) for task in searches()}
     if what not in groups and what not in (*rows, *open_rows(), *(f"{task}/best" for task in searches())):
-        known = ", ".join((*tables(), "open", "best", "all", *searches()))
+        known = ", ".join((*tables(), "open", "evidence", "best", "all", *searches()))
         raise UserError(f"there is no table {what!r}; known: {known}, best:TASK, or a row of theirs")
     names = [name for name in groups.get(what, [what]) if preset == "paper" or name in rows]
     if not names:

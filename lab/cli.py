@@ -29,7 +29,7 @@ Preset = Annotated[str, typer.Option(help="Settings of the paper's text (paper) 
 def reproduce(
     table: Annotated[
         str,
-        typer.Argument(metavar="TABLE", help="1 to 5, discussion, open, best (best:TASK), all, a task, or a row of these."),
+        typer.Argument(metavar="TABLE", help="1 to 5, discussion, open, evidence, best (best:TASK), all, a task, or a row."),
     ],
     model: Annotated[str, typer.Option(help="Encoder: minilm, mpnet, a folder, or a name on the hub.")] = "minilm",
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "1,2,3,4,5",

@@ -7,8 +7,7 @@ from typing import Any
 
 from lab.best import as_chosen
 from lab.book import Book, Measure, Sample, compare
-from lab.candidates import Candidate
-from lab.keys import read_data
+from lab.changes import Change, both_sides, sections
 from lab.layout import encoders_in, say_problems, score_cell
 from lab.paper import published_score
 from lab.rows import read_row, row_names
@@ -28,6 +27,7 @@ deviation, on test unless a column says otherwise; n counts seeds, or tenths of 
 many such comparisons one in twenty is sure by chance."""
 LOSS_SAYS = """The row of a cell is `task/loss`, such as `cqa-a/combo`. Bold: of the four losses, the highest on dev. `best` was
 chosen on dev by the search ([results](results.md#the-best-recipes-found-on-dev))."""
+NOT_RUN = "Not run yet."
 LOSSES = ("mse", "bsc", "combo", "triplet")
 
 
@@ -36,9 +36,9 @@ def make_evidence(book: Book) -> str:
     parts = [INTRO, "## Loss", LOSS_SAYS]
     for encoder in encoders_in(book):
         parts += [f"**{encoder_name(encoder)}**", loss_grid(book, encoder).as_markdown()]
-    for section in read_data("evidence.toml")["sections"]:
+    for section in sections():
         parts += [f"## {section['title']}", *filter(None, [section.get("text")])]
-        parts += [grid.as_markdown() for grid in section_grids(section, book)]
+        parts += [grid.as_markdown() if grid.rows else NOT_RUN for grid in section_grids(section, book)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -99,14 +99,7 @@ def setting_of(recipe: Recipe, setting: str) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def both_sides(change: Mapping[str, str]) -> tuple[Candidate, Candidate]:
-    """What a change is made from and to."""
-    task, _, row = change["row"].partition("/")
-    common = f"{row} {change.get('with', '')}"
-    return Candidate.of(task, f"{common} {change.get('from', '')}"), Candidate.of(task, f"{common} {change['to']}")
-
-
-def changes_grid(changes: Sequence[Mapping[str, str]], book: Book) -> Grid:
+def changes_grid(changes: Sequence[Change], book: Book) -> Grid:
     """One thing changed: dev and test on both sides, with each encoder that has runs of both."""
     rows, shown = [], []
     for change in changes:
@@ -121,7 +114,7 @@ def changes_grid(changes: Sequence[Mapping[str, str]], book: Book) -> Grid:
     return Grid("", head, tuple(rows), notes_of(shown))
 
 
-def _describe_change(change: Mapping[str, str]) -> tuple[str, str, str]:
+def _describe_change(change: Change) -> tuple[str, str, str]:
     """The row, what both sides have, and what differs; a cell of a table has no bar in it."""
     told = [f"`{change[side]}`" if change.get(side) else "as it is" for side in ("from", "to")]
     shared = f"`{change['with']}`" if change.get("with") else "–"
