@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -25,11 +26,25 @@ from pairtune.training import run, train
 from small import assert_same_weights, sentence, small_recipe, weights
 
 
-def test_a_run_leaves_a_plain_model_a_card_and_a_record(tmp_path, tiny_encoder, small_task):
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, tiny_encoder, small_task):
+    """A finished run: its record, and its folder."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    return run(small_recipe(tiny_encoder), 1, out=folder, task=small_task), folder
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """A copy of it that a test may change: its record, and its folder."""
+    record, folder = finished
+    return record, Path(shutil.copytree(folder, tmp_path / "one"))
+
+
+def test_a_run_leaves_a_plain_model_a_card_and_a_record(finished):
     from sentence_transformers import SentenceTransformer
 
-    record = run(small_recipe(tiny_encoder), 1, out=tmp_path / "run", task=small_task)
-    assert read_records(tmp_path / "results.jsonl") == [record]
+    record, folder = finished
+    assert read_records(folder.parent / "results.jsonl") == [record]
     assert [epoch.epoch for epoch in record.epochs] == [1, 2]
     assert record.after["dev"]["Spearman"] == pytest.approx(max(epoch.dev["Spearman"] for epoch in record.epochs), abs=1e-5)
     assert record.epochs[record.best_epoch - 1].dev["Spearman"] == pytest.approx(record.after["dev"]["Spearman"], abs=1e-5)
@@ -37,13 +52,13 @@ def test_a_run_leaves_a_plain_model_a_card_and_a_record(tmp_path, tiny_encoder, 
     assert record.pairs_per_second > 0 and record.versions["torch"] and record.device
     model = SentenceTransformer(record.model, device="cpu")
     assert model.encode(["stone river"]).shape == (1, 384)
-    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    card = (folder / "model" / "README.md").read_text()
     assert "## Trained with pairtune" in card and "chernyavskiy" in card.lower()
-    assert not (tmp_path / "run" / "checkpoints").exists()
+    assert not (folder / "checkpoints").exists()
 
 
-def test_a_tuned_model_loads_where_pairtune_is_not_installed(tmp_path, tiny_encoder, small_task):
-    record = run(small_recipe(tiny_encoder, train={"epochs": 1}), 1, out=tmp_path / "run", task=small_task)
+def test_a_tuned_model_loads_where_pairtune_is_not_installed(finished):
+    record, _ = finished
     program = (
         "import sys; sys.modules['pairtune'] = None\n"
         "from sentence_transformers import SentenceTransformer\n"
@@ -139,25 +154,24 @@ def test_without_checkpoints_a_run_ends_with_the_same_weights(tmp_path, tiny_enc
     assert records["all"].best_epoch < 3  # or the test would not see which epoch was kept
 
 
-def test_a_run_of_a_version_that_had_fewer_settings_is_known_again(tmp_path, tiny_encoder, small_task):
-    recipe = small_recipe(tiny_encoder, train={"epochs": 1})
-    first = run(recipe, 1, out=tmp_path / "one", task=small_task)
-    asked = tmp_path / "one" / "recipe.json"
+def test_a_run_of_a_version_that_had_fewer_settings_is_known_again(copied, tiny_encoder, small_task):
+    recipe = small_recipe(tiny_encoder)
+    first, folder = copied
+    asked = folder / "recipe.json"
     found = json.loads(asked.read_text())
     del found["recipe"]["dev"], found["recipe"]["stages"][0]["train"]["dropout"]
     asked.write_text(json.dumps(found))
-    assert run(recipe, 1, out=tmp_path / "one", task=small_task, resume=True) == first
+    assert run(recipe, 1, out=folder, task=small_task, resume=True) == first
     with pytest.raises(UserError, match=r"other settings \(recipe.dev is 'given' there, 'rotating' now\)"):
-        run(recipe.model_copy(update={"dev": "rotating"}), 1, out=tmp_path / "one", task=small_task, resume=True)
+        run(recipe.model_copy(update={"dev": "rotating"}), 1, out=folder, task=small_task, resume=True)
 
 
-def test_checkpoints_that_a_killed_process_left_in_a_finished_run_are_dropped(tmp_path, tiny_encoder, small_task):
-    recipe = small_recipe(tiny_encoder, train={"epochs": 1})
-    first = run(recipe, 1, out=tmp_path / "one", task=small_task)
-    left = tmp_path / "one" / "checkpoints" / "stage-1" / "checkpoint-4" / "model.safetensors"
+def test_checkpoints_that_a_killed_process_left_in_a_finished_run_are_dropped(copied, tiny_encoder, small_task):
+    first, folder = copied
+    left = folder / "checkpoints" / "stage-1" / "checkpoint-4" / "model.safetensors"
     left.parent.mkdir(parents=True)
     left.touch()
-    assert run(recipe, 1, out=tmp_path / "one", task=small_task, resume=True) == first
+    assert run(small_recipe(tiny_encoder), 1, out=folder, task=small_task, resume=True) == first
     assert not left.exists()
 
 
@@ -191,8 +205,8 @@ def test_dropout_of_the_first_epoch_only_is_back_after_training(tmp_path, tiny_e
 
 def test_stages_follow_each_other_and_the_second_starts_where_the_first_ended(tmp_path, tiny_encoder, small_task):
     stages = [{"loss": {"kind": "bsc"}}, {"loss": {"kind": "mse"}, "train": {"learning_rate": 1e-9}}]
-    staged = run(small_recipe(tiny_encoder, stages=stages), 1, out=tmp_path / "two", task=small_task)
-    run(small_recipe(tiny_encoder, loss={"kind": "bsc"}), 1, out=tmp_path / "one", task=small_task)
+    staged = run(small_recipe(tiny_encoder, stages=stages), 1, out=tmp_path / "two", task=small_task, checkpoints=False)
+    run(small_recipe(tiny_encoder, loss={"kind": "bsc"}), 1, out=tmp_path / "one", task=small_task, checkpoints=False)
     assert [(epoch.stage, epoch.epoch) for epoch in staged.epochs] == [(1, 1), (1, 2), (2, 1), (2, 2)]
     one, two = weights(tmp_path / "one" / "model"), weights(tmp_path / "two" / "model")
     for name in one:  # a second stage with a rate of nearly nothing leaves the first one's weights
@@ -211,7 +225,7 @@ def test_stages_follow_each_other_and_the_second_starts_where_the_first_ended(tm
 def test_every_loss_lowers_itself(tmp_path, tiny_encoder, small_task, loss, bias_correction):
     train = {"epochs": 2, "bias_correction": bias_correction}
     recipe = small_recipe(tiny_encoder, loss=loss, train=train, select="last")
-    record = run(recipe, 1, out=tmp_path / "run", task=small_task)
+    record = run(recipe, 1, out=tmp_path / "run", task=small_task, checkpoints=False)
     losses = [epoch.loss for epoch in record.epochs]
     assert min(losses[1:]) < losses[0] and np.isfinite(losses).all()
 
@@ -247,8 +261,14 @@ def test_a_parquet_file_in_order_trains_as_the_same_pairs_in_memory(tmp_path, ti
     write_parquet(tmp_path / "ordered.parquet", small_task.train)
     file = {"file": str(tmp_path / "ordered.parquet"), "columns": ["q", "a", "y"], "epochs": 1}
     original = {"order": {"by": "original"}}
-    run(small_recipe(tiny_encoder, train=file, **original), 1, out=tmp_path / "file", task=small_task)
-    run(small_recipe(tiny_encoder, train={"epochs": 1}, **original), 1, out=tmp_path / "memory", task=small_task)
+    run(small_recipe(tiny_encoder, train=file, **original), 1, out=tmp_path / "file", task=small_task, checkpoints=False)
+    run(
+        small_recipe(tiny_encoder, train={"epochs": 1}, **original),
+        1,
+        out=tmp_path / "memory",
+        task=small_task,
+        checkpoints=False,
+    )
     assert_same_weights(tmp_path / "file" / "model", tmp_path / "memory" / "model")
 
 

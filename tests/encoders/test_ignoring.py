@@ -94,9 +94,11 @@ def linked_task(small_task):
 @pytest.mark.parametrize("fast", [True, False])
 def test_training_that_ignores_links_is_training_without_them(tmp_path, tiny_encoder, small_task, linked_task, fast):
     given = {"train": {"epochs": 1, "fast": fast}}
-    plain = run(small_recipe(tiny_encoder, **given), 1, out=tmp_path / "plain", task=small_task)
-    ignored = run(small_recipe(tiny_encoder, ignore=[LINK], **given), 1, out=tmp_path / "ignored", task=linked_task)
-    seen = run(small_recipe(tiny_encoder, **given), 1, out=tmp_path / "seen", task=linked_task)
+    plain = run(small_recipe(tiny_encoder, **given), 1, out=tmp_path / "plain", task=small_task, checkpoints=False)
+    ignored = run(
+        small_recipe(tiny_encoder, ignore=[LINK], **given), 1, out=tmp_path / "ignored", task=linked_task, checkpoints=False
+    )
+    seen = run(small_recipe(tiny_encoder, **given), 1, out=tmp_path / "seen", task=linked_task, checkpoints=False)
     for split in ("dev", "test"):
         assert ignored.after[split] == pytest.approx(plain.after[split], abs=1e-5)
         assert ignored.before[split] == pytest.approx(seen.before[split], abs=1e-5)  # the encoder as it is
@@ -107,8 +109,10 @@ def test_training_that_ignores_links_is_training_without_them(tmp_path, tiny_enc
 
 def test_a_second_stage_does_not_see_it_either(tmp_path, tiny_encoder, small_task, linked_task):
     stages = [{"train": {"epochs": 1}}, {"loss": {"kind": "mse"}, "train": {"epochs": 1, "max_seq_length": 12}}]
-    plain = run(small_recipe(tiny_encoder, stages=stages), 1, out=tmp_path / "plain", task=small_task)
-    ignored = run(small_recipe(tiny_encoder, ignore=[LINK], stages=stages), 1, out=tmp_path / "ignored", task=linked_task)
+    plain = run(small_recipe(tiny_encoder, stages=stages), 1, out=tmp_path / "plain", task=small_task, checkpoints=False)
+    ignored = run(
+        small_recipe(tiny_encoder, ignore=[LINK], stages=stages), 1, out=tmp_path / "ignored", task=linked_task, checkpoints=False
+    )
     assert ignored.after["test"] == pytest.approx(plain.after["test"], abs=1e-5)
 
 

@@ -93,6 +93,7 @@ def test_every_plot_is_drawn_and_all_sections_are_there(browser):
         "How hard the negatives were",
         "Batches as the model saw them",
         "Wins and mistakes",
+        "Pairs that look mislabelled",
     ]
     assert browser.find_elements("css selector", ".heatmaplayer image")
 
