@@ -17,14 +17,15 @@ from pairtune.tune.worker import Done
 
 BASE = make_recipe({"name": "base", "loss": {"kind": "pearson"}, "train": {"epochs": 3}})
 NOISE = 0.004
+SPACE = Space.around(BASE, "regression")
+ONE, OTHER = [next(iter(SPACE.changes(levels).items())) for levels in list(SPACE.neighbors(SPACE.start))[:2]]  # two changes
 
 
 def make_course(path, trainings, folds=5):
-    space = Space.around(BASE, "regression")
     ledger = Ledger.open(path / "journal.log", "simulated")
-    ledger.begin({}, space)
+    ledger.begin({}, SPACE)
     budget = Budget(seconds=None, trainings=trainings)
-    return Course(ledger, space, Folds(None, tuple(range(1, folds + 1)), True), budget, "Spearman")
+    return Course(ledger, SPACE, Folds(None, tuple(range(1, folds + 1)), True), budget, "Spearman")
 
 
 def simulate(course, effects, seed=0, fails=lambda levels: False):
@@ -48,14 +49,14 @@ def winner(course):
 
 def test_a_setting_that_is_clearly_better_is_found(tmp_path):
     course = make_course(tmp_path, trainings=30)
-    simulate(course, {("learning rate", "5e-05"): 0.03, ("loss", "cosent"): -0.02})
-    assert winner(course) == {"learning rate": "5e-05"}
+    simulate(course, {OTHER: 0.03, ONE: -0.02})
+    assert winner(course) == dict([OTHER])
 
 
 def test_settings_that_are_better_together_are_found_one_after_the_other(tmp_path):
     course = make_course(tmp_path, trainings=60)
-    simulate(course, {("learning rate", "5e-05"): 0.03, ("loss", "cosent"): 0.03})
-    assert winner(course) == {"learning rate": "5e-05", "loss": "cosent"}
+    simulate(course, {ONE: 0.03, OTHER: 0.03})
+    assert {ONE, OTHER} <= set(winner(course).items())  # luck may add one that does nothing
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -76,7 +77,7 @@ def test_losers_are_dropped_before_they_cost_as_much_as_the_start(tmp_path):
 
 def test_all_are_judged_on_the_same_folds_in_the_same_order(tmp_path):
     course = make_course(tmp_path, trainings=30)
-    simulate(course, {("learning rate", "5e-05"): 0.01})
+    simulate(course, {ONE: 0.01})
     for entry in course.ledger.entries():
         assert sorted(entry.scores) == list(range(1, len(entry.scores) + 1))
     assert len(course.ledger.entries()[0].scores) >= ENOUGH
@@ -90,10 +91,10 @@ def test_no_training_is_made_twice_and_the_limit_holds(tmp_path):
 
 def test_a_candidate_that_fails_is_passed_over(tmp_path):
     course = make_course(tmp_path, trainings=30)
-    simulate(course, {("learning rate", "5e-05"): 0.03}, fails=lambda levels: levels["loss"] == "cosent")
+    simulate(course, {OTHER: 0.03}, fails=lambda levels: ONE in levels.items())
     failed = [one for one in course.ledger.entries() if one.ended.startswith("failed")]
     assert failed and all(one.ended == "failed: out of memory" and not one.scores for one in failed)
-    assert winner(course) == {"learning rate": "5e-05"}
+    assert winner(course) == dict([OTHER])
 
 
 def test_when_the_leader_has_ended_the_race_nobody_trains_on(tmp_path):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pairtune.cli.common import JsonFlag, app, choose_task, screen
-from pairtune.cli.learning import choose_recipe
+from pairtune.cli.learning import make_choice
 from pairtune.cli.options import OwnData, takes_data
 
 if TYPE_CHECKING:
@@ -39,14 +39,15 @@ def inspect(
     from pairtune.report.orders import describe_hardest, table_of_orders
 
     mine = own.read()
-    chosen = choose_recipe(recipe, mine, settings or (), "inspect")
+    choice = make_choice(recipe, mine, settings or (), "inspect")
+    chosen = choice.recipe
     task = mine or choose_task(chosen.task, None)
     found, seen = find_oddities(task), inspect_recipe(chosen, task, pairs)
     seconds = estimate_seconds(task, chosen) if mine and trial else None
     if as_json:
         print(json.dumps(summarize_data(found, seen, seconds)))
         return
-    lines = [*describe_data(task, found), *describe_seen(seen, chosen), *describe_default(chosen, (), seconds)]
+    lines = [*describe_data(task, found), *describe_seen(seen, chosen), *describe_default(chosen, choice.reasons[1:], seconds)]
     print(f"{format_lines(lines)}\n")
     title = f"{chosen.name}: {len(seen.pairs):,} pairs in batches of {chosen.stages[0].train.batch_size}"
     screen.print(table_of_orders(seen.orders, title))

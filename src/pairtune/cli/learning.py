@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pairtune.data.pairs import Task
     from pairtune.runs.recipe import Recipe
     from pairtune.runs.record import Run
+    from pairtune.tune.rules import Choice
 
 FEW = 200  # test pairs: below, the terminal points to the intervals
 
@@ -116,22 +117,25 @@ def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("r
 
 def choose_recipe(name: str | None, own: Task | None, overrides: Sequence[str], what: str) -> Recipe:
     """The named recipe; for one's own pairs, the one that the rules choose, which is said with its reasons."""
-    from pairtune.runs.recipe import read_recipe
     from pairtune.runs.unread import refuse_unread
-    from pairtune.tune.rules import choose
 
-    if name is None and own is None:
+    choice = make_choice(name, own, overrides, what)
+    for line in choice.reasons:
+        say(line)
+    refuse_unread(choice.recipe, overrides)
+    return choice.recipe
+
+
+def make_choice(name: str | None, own: Task | None, overrides: Sequence[str], what: str) -> Choice:
+    """The named recipe, without reasons; for one's own pairs, the one that the rules choose."""
+    from pairtune.runs.recipe import read_recipe
+    from pairtune.tune.rules import Choice, choose
+
+    if name is not None:
+        return Choice(read_recipe(name, overrides), ())
+    if own is None:
         raise UserError(f"nothing to {what}: name a recipe (pairtune recipes lists them), or give your own pairs with --data")
-    if name is None and own is not None:
-        choice = choose(own, overrides)
-        chosen = choice.recipe
-        for line in choice.reasons:
-            say(line)
-    else:
-        chosen = read_recipe(str(name), overrides)
-    if what == "train":  # inspect looks at every order
-        refuse_unread(chosen, overrides)
-    return chosen
+    return choose(own, overrides)
 
 
 def print_runs(runs: list[Run], folder: Path, as_json: bool) -> None:

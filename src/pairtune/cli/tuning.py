@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pairtune.cli.common import JsonFlag, app, choose_task, say_notes, screen, stop
-from pairtune.cli.learning import choose_recipe
+from pairtune.cli.learning import make_choice
 from pairtune.cli.options import OwnData, takes_data
 
 if TYPE_CHECKING:
@@ -47,12 +47,13 @@ def tune(
     say_notes(mine)
     chosen = choose_task(task, mine)
     folder = out or Path("runs") / f"{chosen.name if mine is None else own.name()}-tuned"
-    start = choose_recipe(recipe, chosen, settings or (), "tune")
+    choice = make_choice(recipe, chosen, settings or (), "tune")
     try:
         found = tune_task(
             chosen,
             out=folder,
-            start=start,
+            start=choice.recipe,
+            reasons=choice.reasons,
             encoder=model,
             minutes=minutes or None,
             most_trainings=trainings,

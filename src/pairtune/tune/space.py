@@ -31,8 +31,8 @@ def _axis(name: str, field: str, *levels: Any, only: tuple[str, ...] = ()) -> Ax
 
 
 def _losses(*kinds: str) -> Axis:
-    """Losses such as `bsc` or `combo+pearson`."""
-    split = [(*kind.split("+"), "mse")[:2] for kind in kinds]  # outside combo `pointwise` says nothing: its default
+    """Losses such as `bsc` or `combo+pearson`: batch softmax and a pointwise part."""
+    split = [(*kind.split("+", 1), "mse")[:2] for kind in kinds]  # outside combo `pointwise` says nothing: its default
     return Axis("loss", ("loss.kind", "loss.pointwise"), tuple(split))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from pairtune.tune.folds import without_test
 from pairtune.tune.job import encoder_name
 from pairtune.tune.ledger import Ledger, list_searches
 from pairtune.tune.racing import race
+from pairtune.tune.rules import choose
 from pairtune.tune.space import describe_changes
 from pairtune.tune.tuning import TUNING, Tuning, read_tuning
 
@@ -46,6 +48,7 @@ def tune(
     *,
     out: Path | str,
     start: Recipe | None = None,
+    reasons: Sequence[str] = (),
     encoder: str | None = None,
     minutes: float | None = 30.0,
     most_trainings: int | None = None,
@@ -56,14 +59,15 @@ def tune(
 ) -> Tuned | None:
     """Choose a recipe by cross-validation over train and dev, train the winner into `out`, then score it on test.
 
-    start: the candidate that all others have to beat; the rules' choice unless given. minutes: for everything; None: no limit.
+    start: the candidate that all others have to beat; the rules' choice unless given.
+    reasons: for it, to be shown. minutes: for everything; None: no limit.
     most_trainings: of folds, in all. storage: a file or a database URL that several processes share. join: only help with the
     race that another process leads; None is returned. resume: go on with a search that was stopped.
     """
     folder, begun = Path(out), time.monotonic()
     check_limits(minutes, most_trainings, jobs)
     with nullcontext() if join else hold_folder(folder):
-        base, reasons = choose_start(task, start, encoder)
+        base, why = choose_start(task, start, reasons, encoder)
         name = name_search(task, base)
         if not join and (folder / TUNING).exists():
             return finish(task, folder, read_finished(folder, name, resume))
@@ -73,7 +77,7 @@ def tune(
                 raise UserError(f"{folder} holds an unfinished search: --resume goes on with it, or give another --out")
         ledger = Ledger.open(storage or folder / JOURNAL, name)
         budget = Budget(None if minutes is None else minutes * 60, most_trainings, jobs, begun=begun)
-        tuning = race(task, base, reasons, ledger, budget, folder, leads=not join)
+        tuning = race(task, base, why, ledger, budget, folder, leads=not join)
         if join:
             return None
         write_whole(folder / TUNING, tuning.model_dump_json(indent=1))
@@ -89,15 +93,13 @@ def check_limits(minutes: float | None, most_trainings: int | None, jobs: int) -
             raise UserError(f"{what} is {given:g}: give a number above 0")
 
 
-def choose_start(task: Task, start: Recipe | None, encoder: str | None) -> tuple[Recipe, tuple[str, ...]]:
+def choose_start(task: Task, start: Recipe | None, reasons: Sequence[str], encoder: str | None) -> tuple[Recipe, tuple[str, ...]]:
     """The candidate that all others have to beat, and why it is the one."""
-    reasons: tuple[str, ...] = (f"starting from {start.name}",) if start else ()
     if start is None:
-        from pairtune.tune.rules import choose
-
         choice = choose(without_test(task))
-        start, reasons = choice.recipe, tuple(choice.reasons)
-    return start.model_copy(update={"encoder": encoder or start.encoder, "dev": "given"}), reasons
+        start, reasons = choice.recipe, choice.reasons
+    why = tuple(reasons) or (f"starting from {start.name}",)
+    return start.model_copy(update={"encoder": encoder or start.encoder, "dev": "given"}), why
 
 
 def name_search(task: Task, base: Recipe) -> str:
