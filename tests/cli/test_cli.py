@@ -334,3 +334,25 @@ def test_a_text_of_a_hundred_thousand_characters_is_scored(tiny_encoder):
 
 def test_the_version_is_printed():
     assert call("--version").strip().count(".") == 2
+
+
+def test_mined_negatives_train_and_the_model_is_evaluated_and_searched(tmp_path, tiny_encoder):
+    """From a spreadsheet of positive pairs to a model, by four commands."""
+    import pandas as pd
+
+    words = ["stone", "river", "cloud", "engine", "garden", "paper", "silver", "window", "forest", "needle", "bridge", "candle"]
+    rows = [{"Question": f"where is the {word} {i}", "Answer": f"{word} number {i}"} for i in range(4) for word in words]
+    pd.DataFrame(rows).to_excel(tmp_path / "faq.xlsx", index=False)
+    mined = tmp_path / "mined.parquet"
+    found = json.loads(
+        call("mine", tiny_encoder, mined, "--data", tmp_path / "faq.xlsx", "--count", "2", "--margin", "0", "--json")
+    )
+    assert found["pairs"] + found["short"] == 48 and found["pairs"] > 30
+    quick = ["--model", tiny_encoder, "--set", "train.epochs=1", "--out", tmp_path / "run", "--json"]
+    summary = json.loads(call("train", "own/positives", "--data", mined, *quick))
+    assert summary["scores"]["1"]["after"]["test"]["MRR"] > 0 and summary["task"] == "mined"
+    model = tmp_path / "run" / "model"
+    scored = json.loads(call("evaluate", model, "--data", tmp_path / "faq.xlsx", "--json"))
+    assert scored["queries"] == 48
+    first = call("search", model, tmp_path / "faq.xlsx", "where is the needle 2", "--column", "Answer", "--top", "1")
+    assert "needle" in first
