@@ -164,7 +164,7 @@ def describe_changes(changes: Mapping[str, str]) -> str:
     """In what a candidate differs, in words.
 
     >>> describe_changes({"learning rate": "5e-05", "order": "examples"}), describe_changes({})
-    ('learning rate 5e-05, order examples', "the starting recipe")
+    ('learning rate 5e-05, order examples', 'the starting recipe')
     """
     return ", ".join(f"{name} {level}" for name, level in changes.items()) or "the starting recipe"
 
