@@ -51,7 +51,26 @@ def test_a_collection_with_test_alone_can_be_scored(beir, tiny_encoder):
     (beir / "corpus.jsonl.gz").write_bytes(packed)
     result = CliRunner().invoke(app, ["evaluate", tiny_encoder, "--data", str(beir), "--json"])
     found = json.loads(result.stdout)
-    assert (found["pairs"], found["queries"]) == (4, 3) and 0 < found["MRR"] <= 1
+    assert list(found) == ["pairs", "queries", "MRR@10", "nDCG@10", "Recall@100", "MAP"]
+    assert (found["pairs"], found["queries"]) == (4, 3) and 0 < found["nDCG@10"] <= 1 == found["Recall@100"]
+
+
+def test_a_collection_trains_and_has_a_report(beir, tmp_path, tiny_encoder):
+    words = [
+        "train",
+        "own/positives",
+        "--data",
+        beir,
+        "--model",
+        tiny_encoder,
+        "--set",
+        "train.epochs=1",
+        "--out",
+        tmp_path / "run",
+    ]
+    result = CliRunner().invoke(app, [*map(str, words), "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["metric"] == "MRR@10" and (tmp_path / "run" / "seed-1" / "report.html").exists()
 
 
 def test_judgements_of_trec_are_read_too(tmp_path):

@@ -131,7 +131,7 @@ def test_a_constant_side_correlates_with_nothing():
 
 
 def test_an_unknown_metric_names_the_known_ones():
-    with pytest.raises(UserError, match="unknown metric 'MAPP'; known: MAP, MRR, P@k"):
+    with pytest.raises(UserError, match="unknown metric 'MAPP'; known: MAP, MRR, MRR@k, Recall@k, P@k"):
         score_split(ranking([1], ["q"]), np.array([1.0]), ["MAPP"])
 
 

@@ -9,13 +9,14 @@ import numpy as np
 
 from pairtune.data.files import read_lines
 from pairtune.data.formats import open_table
-from pairtune.data.info import METRICS_OF_KIND, distinct
+from pairtune.data.info import distinct
 from pairtune.data.pairs import PairSet, Task
 from pairtune.data.splits import split_by_key
 from pairtune.errors import UserError
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid"), "test": ("test",)}
+METRICS = ("MRR@10", "nDCG@10", "Recall@100", "MAP")  # the first one chooses the epoch
 LAYOUT = "corpus.jsonl and queries.jsonl (with _id and text), and qrels/train.tsv, qrels/dev.tsv, qrels/test.tsv"
 
 Judgements = list[tuple[str, str, float]]  # query, text, grade
@@ -40,10 +41,9 @@ def read_collection(path: Path, seed: int = 0) -> Task:
     corpus = distinct(texts.values())
     whole = {split: _search(pairs, corpus) for split, pairs in parts.items()}
     sizes = ", ".join(f"{len(pairs):,} {split}" for split, pairs in whole.items() if len(pairs))
-    metrics = METRICS_OF_KIND["retrieval"]
     notes = (f"retrieval: a collection of {len(queries):,} queries and {len(corpus):,} texts", f"{note}: {sizes}")
     return Task(
-        path.name, "retrieval", whole["train"], whole["dev"], whole["test"], metrics[0], metrics, notes=notes, source=str(path)
+        path.name, "retrieval", whole["train"], whole["dev"], whole["test"], METRICS[0], METRICS, notes=notes, source=str(path)
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from pairtune.errors import UserError
 from pairtune.metrics.pairwise import average_precision, best_threshold, f1_at, pearson, spearman
 from pairtune.metrics.ranking import Gold, distinct_queries, find_hits, first_hit_ranks, rank_by_query
+from pairtune.metrics.searching import SEARCH_METRICS, Answered, all_hit_ranks, find_gains, score_answers
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ def _f1_at_best(scored: Scored) -> float:
 METRICS = {
     "MAP": Metric("mean average precision over all queries", per_item=_ranked("MAP")),
     "MRR": Metric("mean reciprocal rank of the first positive", per_item=_ranked("MRR")),
+    "MRR@k": Metric("mean reciprocal rank of the first positive, 0 where it is not among the first k", per_item=_ranked("MRR")),
+    "Recall@k": Metric("share of the positives that are among the first k", per_item=_ranked("Recall")),
     "P@k": Metric("share of positives among the first k", per_item=_ranked("P")),
     "nDCG@k": Metric(
         "discounted gain of the first k against the ideal order, gains linear in the grade", per_item=_ranked("nDCG")
@@ -80,6 +83,7 @@ METRICS = {
 }
 RETRIEVAL_METRICS: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {  # of the ranks of each query's first hit
     "MRR": lambda ranks, cut: 1.0 / ranks,
+    "MRR@k": lambda ranks, cut: np.where(ranks <= cut, 1.0 / ranks, 0.0),
     "HP@k": lambda ranks, cut: (ranks <= cut).astype(float),
 }
 
@@ -102,8 +106,14 @@ def check_metrics(names: Iterable[str], retrieval: bool = False) -> None:
     """Refuse names that are not in the table, or that do not fit a search in a corpus."""
     for name in names:
         key, _ = _look_up(name)
-        if retrieval and key not in RETRIEVAL_METRICS:
-            raise UserError(f"metric {name} cannot be computed for a search; use one of: {', '.join(RETRIEVAL_METRICS)}")
+        if retrieval and key not in {**RETRIEVAL_METRICS, **SEARCH_METRICS}:
+            known = ", ".join([*RETRIEVAL_METRICS, *SEARCH_METRICS])
+            raise UserError(f"metric {name} cannot be computed for a search; use one of: {known}")
+
+
+def needs_all_hits(name: str) -> bool:
+    """Whether a metric of a search needs the ranks of all right answers, not of the best one alone."""
+    return _look_up(name)[0] in SEARCH_METRICS
 
 
 def score_split(gold: Gold, scores: np.ndarray, names: Iterable[str], *, threshold: float | None = None) -> dict[str, float]:
@@ -114,15 +124,27 @@ def score_split(gold: Gold, scores: np.ndarray, names: Iterable[str], *, thresho
     check_metrics(names := list(names), retrieval=gold.corpus is not None)
     _check_scores(gold, scores := np.asarray(scores))
     if gold.corpus is not None:
-        return score_ranks(first_hit_ranks(scores, find_hits(gold)), names)
+        hits = find_hits(gold)
+        return score_ranks(first_hit_ranks(scores, hits), names, Answered(all_hit_ranks(scores, hits), find_gains(gold)))
     scored = Scored(gold, scores.astype(np.float64), threshold)
     return {name: _compute(scored, name) for name in names if name != "F1" or threshold is not None}
 
 
-def score_ranks(ranks: np.ndarray, names: Iterable[str]) -> dict[str, float]:
-    """The metrics of a search by name, from the rank of each query's first hit: (Q,), from 1, infinite for none."""
-    keys = {name: _look_up(name) for name in names}
-    return {name: float(np.mean(RETRIEVAL_METRICS[key](ranks, cut))) for name, (key, cut) in keys.items()}
+def score_ranks(ranks: np.ndarray, names: Iterable[str], answered: Answered | None = None) -> dict[str, float]:
+    """The metrics of a search by name, from the rank of each query's first hit: (Q,), from 1, infinite for none.
+
+    answered: the ranks of all hits, for the metrics that need them.
+    """
+    return {name: float(np.mean(_per_query(ranks, answered, name))) for name in names}
+
+
+def _per_query(ranks: np.ndarray, answered: Answered | None, name: str) -> np.ndarray:
+    key, cut = _look_up(name)
+    if key in RETRIEVAL_METRICS:
+        return RETRIEVAL_METRICS[key](ranks, cut)
+    if answered is None:
+        raise UserError(f"metric {name} needs the ranks of all right answers, and only those of the best are known")
+    return score_answers(answered, key, cut)
 
 
 def scores_per_item(gold: Gold, scores: np.ndarray, name: str) -> np.ndarray | None:
@@ -131,7 +153,8 @@ def scores_per_item(gold: Gold, scores: np.ndarray, name: str) -> np.ndarray | N
     _check_scores(gold, scores := np.asarray(scores))
     key, cut = _look_up(name)
     if gold.corpus is not None:
-        return RETRIEVAL_METRICS[key](first_hit_ranks(scores, find_hits(gold)), cut)
+        hits = find_hits(gold)
+        return _per_query(first_hit_ranks(scores, hits), Answered(all_hit_ranks(scores, hits), find_gains(gold)), name)
     per_item = METRICS[key].per_item
     return None if per_item is None else per_item(Scored(gold, scores.astype(np.float64), None), cut)
 

@@ -11,9 +11,15 @@ from dataclasses import dataclass
 
 import ir_measures
 import numpy as np
-from ir_measures import AP, RR, P, nDCG
+from ir_measures import AP, RR, P, R, nDCG
 
-MEASURES = {"MAP": lambda cut: AP, "MRR": lambda cut: RR, "P": lambda cut: P @ cut, "nDCG": lambda cut: nDCG @ cut}
+MEASURES = {
+    "MAP": lambda cut: AP,
+    "MRR": lambda cut: RR @ cut if cut else RR,
+    "P": lambda cut: P @ cut,
+    "Recall": lambda cut: R @ cut,
+    "nDCG": lambda cut: nDCG @ cut,
+}
 
 
 @dataclass(frozen=True, eq=False)

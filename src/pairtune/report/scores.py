@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pairtune.metrics import Gold, score_ranks, scores_per_item
+from pairtune.metrics import Gold, needs_all_hits, score_ranks, scores_per_item
 from pairtune.metrics.names import METRICS, Scored
 from pairtune.report.summary import Shown, comparable
 from pairtune.runs.evidence import Evidence, Judged, Outcome
@@ -42,6 +42,8 @@ def find_intervals(evidence: Evidence, metric: str, before: dict[str, float], af
     """
     tested = evidence.test
     if tested is None or metric not in before or metric not in after:
+        return None
+    if tested.before.rank is not None and needs_all_hits(metric):  # only the best answer of each query was kept
         return None
     one, other = (make_figure(evidence, tested, *side, metric) for side in ((tested.before, before), (tested.after, after)))
     count = len(set(tested.query)) if evidence.kind == "ranking" else len(tested.left)

@@ -13,6 +13,7 @@ from sentence_transformers.sentence_transformer.evaluation import SentenceEvalua
 from pairtune.data.pairs import PairSet, Task
 from pairtune.encoders.embedding import Embeddings
 from pairtune.metrics import best_threshold, distinct_queries, find_hits, first_hit_ranks, score_ranks, score_split
+from pairtune.metrics.searching import Answered, all_hit_ranks, find_gains
 from pairtune.progress import track
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Hits:
     """What a search finds for Q queries, each (Q,): the rank of the best right answer, from 1, infinite where there is none.
 
     right, rival: the places in the corpus of the best right and the best wrong answer, −1 where there is none.
-    score, rival_score: their cosines.
+    score, rival_score: their cosines. ranks: for each query, those of all its right answers.
     """
 
     rank: np.ndarray
@@ -34,6 +35,7 @@ class Hits:
     score: np.ndarray
     rival: np.ndarray
     rival_score: np.ndarray
+    ranks: tuple[np.ndarray, ...] = ()
 
 
 def find_best(scores: np.ndarray, hits: Sequence[np.ndarray]) -> Hits:
@@ -44,7 +46,7 @@ def find_best(scores: np.ndarray, hits: Sequence[np.ndarray]) -> Hits:
     found = [np.where(mask, scores, -np.inf) for mask in (is_hit, ~is_hit)]
     places = [np.where(mask.any(axis=1), side.argmax(axis=1), -1) for mask, side in zip((is_hit, ~is_hit), found, strict=True)]
     right, rival = (np.where(np.isfinite(best), best, -1.0) for best in (side.max(axis=1) for side in found))
-    return Hits(first_hit_ranks(scores, hits), places[0], right, places[1], rival)
+    return Hits(first_hit_ranks(scores, hits), places[0], right, places[1], rival, tuple(all_hit_ranks(scores, hits)))
 
 
 def rank_hits(embeddings: Embeddings, pairs: PairSet, positive_above: float) -> Hits:
@@ -58,7 +60,9 @@ def rank_hits(embeddings: Embeddings, pairs: PairSet, positive_above: float) -> 
     block = max(1, SEARCH_CELLS // len(pairs.corpus))
     blocks = [slice(start, start + block) for start in range(0, len(queries), block)]
     found = [find_best(vectors[block] @ corpus.T, hits[block]) for block in track(blocks, "searching")]
-    return Hits(*(np.concatenate([getattr(part, field.name) for part in found]) for field in fields(Hits)))
+    names = [field.name for field in fields(Hits) if field.name != "ranks"]
+    whole = {name: np.concatenate([getattr(part, name) for part in found]) for name in names}
+    return Hits(**whole, ranks=tuple(ranks for part in found for ranks in part.ranks))
 
 
 def evaluate_pairs(
@@ -75,7 +79,7 @@ def evaluate_pairs(
     """
     if pairs.corpus is not None:
         keep(hits := rank_hits(embeddings, pairs, positive_above))
-        return score_ranks(hits.rank, metrics)
+        return score_ranks(hits.rank, metrics, Answered(hits.ranks, find_gains(pairs.gold(positive_above))))
     keep(scores := embeddings.score(pairs.left, pairs.right))
     if "F1" not in metrics:
         return score_split(pairs.gold(positive_above), scores, metrics)

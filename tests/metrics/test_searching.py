@@ -1,0 +1,48 @@
+"""Metrics of a search with several right answers, against ir_measures on the whole ranking."""
+
+from __future__ import annotations
+
+import ir_measures
+import numpy as np
+import pytest
+from ir_measures import AP, RR, R, nDCG
+
+from pairtune.data.pairs import PairSet
+from pairtune.metrics import score_split
+
+NAMES = {"MRR@10": RR @ 10, "nDCG@10": nDCG @ 10, "Recall@5": R @ 5, "MAP": AP}
+
+
+def a_search(seed, graded):
+    """12 queries with none to four right answers each among 60 texts, and scores of every query with every text."""
+    rng = np.random.default_rng(seed)
+    corpus = [f"text {place}" for place in range(60)]
+    rows = [
+        (f"query {query}", corpus[place], int(rng.integers(0, 4)) if graded else int(rng.integers(0, 2)))
+        for query in range(12)
+        for place in rng.choice(60, size=5, replace=False)
+    ]
+    grades = np.array([grade for _, _, grade in rows], np.float32)
+    pairs = PairSet.of([q for q, _, _ in rows], [t for _, t, _ in rows], (grades > 0).astype(float), grade=grades, corpus=corpus)
+    return pairs, rows, rng.normal(size=(12, 60))
+
+
+@pytest.mark.parametrize("graded", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_every_metric_is_that_of_ir_measures(seed, graded):
+    pairs, rows, scores = a_search(seed, graded)
+    qrels = [ir_measures.Qrel(query, text, grade) for query, text, grade in rows]
+    run = [
+        ir_measures.ScoredDoc(f"query {query}", text, float(scores[query, place]))
+        for query in range(12)
+        for place, text in enumerate(pairs.corpus)
+    ]
+    expected = ir_measures.calc_aggregate(list(NAMES.values()), qrels, run)
+    found = score_split(pairs.gold(), scores, list(NAMES))
+    assert found == {name: pytest.approx(expected[measure], abs=1e-6) for name, measure in NAMES.items()}
+
+
+def test_among_equal_scores_wrong_answers_come_first():
+    pairs = PairSet.of(["q"], ["a"], corpus=["a", "b", "c"])
+    found = score_split(pairs.gold(), np.zeros((1, 3)), ["MAP", "Recall@2", "nDCG@3"])
+    assert found == {"MAP": pytest.approx(1 / 3), "Recall@2": 0, "nDCG@3": pytest.approx(1 / np.log2(4))}
