@@ -1,7 +1,7 @@
 """Which recipe fits which data: a short table of rules, and why each was chosen.
 
-The rules come from runs on thirteen cases of eight datasets; for each case, from runs in which its dataset had no part
-(`python -m lab own`).
+The rules come from runs on thirteen cases of eight datasets; docs/choosing.md links to what they get on data that had no part in
+choosing them.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ CONTRASTIVE = ("bsc", "combo")
 RATE = _axis("learning rate", "train.learning_rate", 5e-5, 1e-4, 2e-5)
 TEMPERATURE = _axis("temperature", "loss.temperature", 0.05, 0.1, 0.02, only=CONTRASTIVE)
 GUIDE = _axis("guide", "loss.guide", None, 0.0, only=CONTRASTIVE)
-# the levels that did best on dev in the lab's cases (lab/own.md) stand first
+# the levels that did best on dev, in the runs that the rules come from, stand first
 SPACE: dict[Kind, tuple[Axis, ...]] = {
     "classification": (
         _losses("combo+cosent", "cosent", "pearson", "combo+pearson"),
