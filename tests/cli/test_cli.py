@@ -351,8 +351,15 @@ def test_mined_negatives_train_and_the_model_is_evaluated_and_searched(tmp_path,
     quick = ["--model", tiny_encoder, "--set", "train.epochs=1", "--out", tmp_path / "run", "--json"]
     summary = json.loads(call("train", "own/positives", "--data", mined, *quick))
     assert summary["scores"]["1"]["after"]["test"]["MRR"] > 0 and summary["task"] == "mined"
+    assert any("negatives from 'negative_1', 'negative_2'" in note for note in read_notes(tmp_path / "run"))
     model = tmp_path / "run" / "model"
     scored = json.loads(call("evaluate", model, "--data", tmp_path / "faq.xlsx", "--json"))
     assert scored["queries"] == 48
     first = call("search", model, tmp_path / "faq.xlsx", "where is the needle 2", "--column", "Answer", "--top", "1")
     assert "needle" in first
+    call("train", "own/positives", "--data", mined, "--no-negatives", *quick[:-3], "--out", tmp_path / "without")
+    assert not any("negatives from" in note for note in read_notes(tmp_path / "without"))
+
+
+def read_notes(folder):
+    return json.loads((folder / "seed-1" / "record.json").read_text())["notes"]

@@ -103,6 +103,11 @@ def test_a_folder_of_several_splits_is_split_as_it_says(tmp_path):
         read_table(tmp_path / "other")
 
 
+def test_a_dataset_of_the_hub_that_cannot_be_had_is_named_and_the_way_out_too():
+    with pytest.raises(UserError, match=r"the hub gave no nobody/nothing: .*write it with save_to_disk, and give the folder"):
+        read_table("hub:nobody/nothing")
+
+
 @pytest.mark.parametrize("ending", ["jsonl", "json", "parquet"])
 def test_nested_fields_are_named_by_their_path(tmp_path, ending):
     records = [{"query": {"text": f"q{i}", "id": i}, "hit": {"doc": {"body": f"a{i}"}}} for i in range(3)]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pairtune.data.pairs import Task
 
 PANEL = "Your own pairs"
-FORMATS = ".csv, .tsv, .jsonl, .json, .parquet, .arrow, .xlsx, also .gz and .zst"
+FORMATS = ".csv, .tsv, .jsonl, .json, .parquet, .arrow, .xlsx, also .gz and .zst, folders of datasets, hub:OWNER/NAME"
 
 
 def _option(name: str, says: str) -> Any:
@@ -39,6 +39,7 @@ class OwnData:
     negative: Annotated[
         list[str] | None, _option("--negative", "Column of a negative, or several; negative, negative_1 … are recognized.")
     ] = None
+    no_negatives: Annotated[bool, _option("--no-negatives", "Ignore columns of negatives.")] = False
     group: Annotated[str | None, _option("--group", "Column of a group; a group is never in two splits.")] = None
     split_column: Annotated[
         str | None, _option("--split-column", "Column that says train, dev (or validation) or test for each pair.")
@@ -87,6 +88,8 @@ class OwnData:
 
         if self.label and self.no_label:
             raise UserError(f"--label {self.label} and --no-label: give one of the two")
+        if self.negative and self.no_negatives:
+            raise UserError(f"--negative {self.negative[0]} and --no-negatives: give one of the two")
         return read_pairs(
             train,
             dev,
@@ -96,7 +99,7 @@ class OwnData:
             label=False if self.no_label else self.label,
             group=self.group,
             split_column=self.split_column,
-            negatives=self.negative,
+            negatives=() if self.no_negatives else self.negative,
             corpus=self.corpus,
             kind=self.kind,
         )

@@ -14,6 +14,7 @@ from pairtune.data.files import COMPRESSED, cut_fields, decode, read_bytes, spli
 from pairtune.data.table import Table
 from pairtune.errors import UserError
 
+HUB = "hub:"  # before the name of a dataset on the hub
 SEEN_KEYS = 10_000  # records that are asked for their keys
 
 
@@ -207,7 +208,6 @@ def _of_arrow(path: Path, table: Any, splits: tuple[str, ...] | None = None) -> 
 
 def _open_dataset(path: Path) -> Table:
     """A Hugging Face dataset as `save_to_disk` leaves it: one split, or a folder of several."""
-    import pyarrow as pa
     from datasets import DatasetDict, load_from_disk
 
     if not any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
@@ -215,6 +215,21 @@ def _open_dataset(path: Path) -> Table:
     found = load_from_disk(str(path))
     if not isinstance(found, DatasetDict):
         return _of_arrow(path, found.with_format("arrow")[:])
+    return _of_splits(path, found)
+
+
+def open_hub(name: str) -> Table:
+    """A dataset of the Hugging Face hub, with its splits: hub:OWNER/NAME, or hub:OWNER/NAME:CONFIG."""
+    from pairtune.data.datasets.hub import hub_splits
+
+    repository, _, config = name.removeprefix(HUB).partition(":")
+    how = "download the dataset elsewhere, write it with save_to_disk, and give the folder"
+    return _of_splits(Path(repository), hub_splits(repository, config or None, how))
+
+
+def _of_splits(path: Path, found: Any) -> Table:
+    import pyarrow as pa
+
     tables = {name: part.with_format("arrow")[:] for name, part in found.items()}
     splits = tuple(name for name, part in tables.items() for _ in range(part.num_rows))
     return _of_arrow(path, pa.concat_tables(tables.values()), splits)

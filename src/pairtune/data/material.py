@@ -83,7 +83,8 @@ def check_negatives(task: Task, stage: Stage) -> None:
     own = f"task {task.name} has {len(task.train.negatives[0])} negatives for each pair, and"
     if stage.loss.kind not in USE_NEGATIVES:
         raise UserError(
-            f'{own} loss.kind = "{stage.loss.kind}" cannot use them: take {" or ".join(USE_NEGATIVES)}, or leave the columns out'
+            f'{own} loss.kind = "{stage.loss.kind}" cannot use them: '
+            f"take {' or '.join(USE_NEGATIVES)}, or leave the columns out (--no-negatives)"
         )
     made = {"train.candidates": stage.train.candidates, "train.negatives": stage.train.negatives != "given"}
     if others := [name for name, asked in made.items() if asked]:

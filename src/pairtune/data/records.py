@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from glob import glob, has_magic
 from pathlib import Path
 
-from pairtune.data.formats import open_table
+from pairtune.data.formats import HUB, open_hub, open_table
 from pairtune.data.roles import Roles
 from pairtune.data.table import Table
 from pairtune.errors import UserError
@@ -40,11 +40,11 @@ def open_tables(files: Files) -> list[Table]:
     twice = next((path for place, path in enumerate(paths) if path in paths[:place]), None)
     if twice is not None:
         raise UserError(f"{twice} is given twice; give each file once")
-    return [open_table(path) for path in paths]
+    return [open_hub(str(path)) if str(path).startswith(HUB) else open_table(path) for path in paths]
 
 
 def _expand(name: str) -> list[Path]:
-    if not has_magic(name) or Path(name).exists():
+    if name.startswith(HUB) or not has_magic(name) or Path(name).exists():
         return [Path(name)]
     found = sorted(map(Path, glob(name, recursive=True)))  # noqa: PTH207 (a pattern may begin at the root)
     if not found:
