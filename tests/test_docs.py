@@ -1,4 +1,4 @@
-"""The documentation is executed: every block of code on every page, in the order of the page; and the site is built."""
+"""The documentation is executed: every block of code of the README and of every page, in order; and the site is built."""
 
 from __future__ import annotations
 
@@ -31,25 +31,26 @@ from pairtune.report.reference import make_settings_page, setting_grids
 from pairtune.runs.recipe import LossSettings, OrderSettings, Recipe, TrainSettings, make_recipe, shipped_recipes
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LANGUAGES = {"python", "bash", "toml", "json", "text", "console"}
 COMMANDS = typer.main.get_command(app).commands
 
 # Parsed with the real command line, every option checked, but not run: what it would take.
 NOT_RUN = {
     "demo": "minutes: make demo is part of the continuous integration",
+    "tune": "a minute each: tests/cli/test_tuning.py and tests/tune/test_tuner.py",
     "export": "needs another runtime: tests/encoders/test_export.py",
 }
 if importlib.util.find_spec("pyspark") is None:
     NOT_RUN["--engine spark"] = "needs PySpark: the continuous integration installs it and runs this page again"
 QUICK = {
     "train": ["--set", "train.epochs=1", "--set", "train.pairs=64"],
-    "inspect": ["--pairs", "100"],
+    "inspect": ["--pairs", "100", "--no-trial"],
 }
 
 MODULES_WITH_EXAMPLES = [path for path in sorted((ROOT / "src").rglob("*.py")) if ">>>" in path.read_text(encoding="utf-8")]
 
-by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT / "docs").as_posix())
+by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix().removeprefix("docs/"))
 
 
 @cache
@@ -102,7 +103,7 @@ def run_command(line, encoder):
     name = words[0]
     assert name in COMMANDS, f"there is no command {name!r}: {line}"
     COMMANDS[name].make_context(name, words[1:]).close()
-    if any(f" {part} " in f" {' '.join(words)} " for part in NOT_RUN):
+    if name in NOT_RUN or any(f" {part} " in line for part in NOT_RUN if part.startswith("--")):
         return
     if name == "serve":
         return serve_until_it_answers(words, encoder)

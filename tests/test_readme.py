@@ -1,27 +1,18 @@
-"""The README is executed: its Python as it stands, its commands on a small file."""
+"""The README keeps its two commands, and the examples run; its blocks of code are executed by test_docs.py."""
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
 import re
 import runpy
-import shlex
 import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
-from pairtune.cli import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
 
 
 def python(tmp_path, path, *words):
@@ -36,35 +27,11 @@ def python(tmp_path, path, *words):
     return printed.getvalue()
 
 
-def test_the_python_of_the_readme_runs(tmp_path, tiny_encoder):
-    assert blocks("python")
-    for number, block in enumerate(blocks("python")):
-        path = tmp_path / f"block{number}.py"
-        path.write_text(block.replace('"minilm"', repr(tiny_encoder)), encoding="utf-8")
-        python(tmp_path, path)
-
-
-def test_the_commands_of_the_readme_run_in_the_order_they_are_shown(tmp_path, tiny_encoder):
-    with (tmp_path / "pairs.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file)
-        table.writerow(["question", "answer", "score"])
-        for number in range(50):
-            table.writerow([f"how do I cook dish {number}", f"heat dish {number} for an hour", 1])
-            table.writerow([f"how do I cook dish {number}", f"train {number} leaves at noon", 0])
-    (tmp_path / "answers.txt").write_text("put it in hot water\nleave the train\n")
-    commands = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("pairtune ")]
-    assert len(commands) >= 4
-    for command in commands:
-        words = shlex.split(command)[1:]
-        quick = ["--model", tiny_encoder, "--set", "train.epochs=1"] if words[0] == "train" else []
-        with contextlib.chdir(tmp_path):
-            result = CliRunner().invoke(app, [*words, *quick], catch_exceptions=False)
-        assert result.exit_code == 0 and result.stdout, result.stderr
-
-
-def test_every_page_that_the_readme_links_to_is_there():
-    for target in re.findall(r"\]\(((?!http)[^)#]+)\)", README):
-        assert (ROOT / target).exists(), target
+def test_the_two_commands_of_the_readme_are_targets_of_the_makefile():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in ("demo", "test"):
+        assert re.search(rf"^make {target} ", README, flags=re.MULTILINE), target
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
