@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import unicodedata
 from collections.abc import Iterable, Iterator, Sized
 from typing import TypeVar
 
@@ -15,7 +16,17 @@ LOG_EVERY_SECONDS = 10.0
 
 def say(message: str) -> None:
     """One line to standard error, where progress belongs: standard output stays clean for figures."""
-    print(message, file=sys.stderr, flush=True)
+    print(printable(message), file=sys.stderr, flush=True)
+
+
+def printable(text: str) -> str:
+    """The text with what would steer a terminal, or cannot be written, as escapes.
+
+    >>> printable("a\x1b[31mb")
+    'a\\x1b[31mb'
+    """
+    steering = {letter for letter in set(text) - {"\n", "\t"} if unicodedata.category(letter) in ("Cc", "Cs")}
+    return "".join(letter.encode("unicode_escape").decode() if letter in steering else letter for letter in text)
 
 
 def track(items: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:

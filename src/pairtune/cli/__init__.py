@@ -9,6 +9,7 @@ from typing import NoReturn
 from pairtune.cli import inspecting, learning, mining, scoring, sharing, shuffling, tuning
 from pairtune.cli.common import app
 from pairtune.errors import UserError
+from pairtune.progress import say
 
 __all__ = ["app", "inspecting", "learning", "main", "mining", "scoring", "sharing", "shuffling", "tuning"]
 
@@ -21,12 +22,17 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     except UserError as problem:
         if "--debug" in words:
             raise
-        print(f"pairtune: {problem}", file=sys.stderr)
+        say(f"pairtune: {problem}")
+        sys.exit(2)
+    except RecursionError:
+        if "--debug" in words:
+            raise
+        say("pairtune: a file is nested too deeply to be read: give rows of plain values")
         sys.exit(2)
     except OSError as problem:  # a full disk, a folder that may not be written, a path that is too long
         if "--debug" in words or problem.errno is None:
             raise
         where = f": {problem.filename}" if problem.filename else ""
-        print(f"pairtune: {problem.strerror}{where}; nothing that was finished before is lost", file=sys.stderr)
+        say(f"pairtune: {problem.strerror}{where}; nothing that was finished before is lost")
         sys.exit(2)
     sys.exit(0)

@@ -106,8 +106,8 @@ class OrderSettings(Settings):
 class TrainSettings(Settings):
     """How long, how fast, and on what part of the data."""
 
-    epochs: int = Field(5, ge=1, description="passes over the training pairs")
-    batch_size: int = Field(32, ge=1, description="pairs in a batch")
+    epochs: int = Field(5, ge=1, le=10_000, description="passes over the training pairs")
+    batch_size: int = Field(32, ge=1, le=2**20, description="pairs in a batch")
     learning_rate: float = Field(2e-5, gt=0, description="peak learning rate; decays linearly to 0")
     weight_decay: float = Field(0.01, ge=0, description="weight decay of AdamW")
     warmup: float = Field(0.1, ge=0, lt=1, description="share of the steps in which the learning rate rises linearly")
@@ -176,11 +176,13 @@ class Recipe(Settings):
     """
 
     name: str = Field(
-        min_length=1, pattern=r"^[\w.+-]+(/[\w.+-]+)*$", description="name in records and reports; default: the name of the file"
+        min_length=1,
+        pattern=r"^[\w+-][\w.+-]*(/[\w+-][\w.+-]*)*$",
+        description="name in records and reports; default: the name of the file",
     )
     task: str = Field("stdlib", description="the dataset (`pairtune tasks` lists them); `--data` replaces it by your own")
     encoder: str = Field("minilm", description="the model to train: `minilm`, `mpnet`, a folder, or a name on the hub")
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(
         (1,), min_length=1, description="one training for each seed; the best on dev is kept"
     )
     select: Select = Field(
