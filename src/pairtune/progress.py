@@ -20,10 +20,10 @@ def say(message: str) -> None:
 
 
 def printable(text: str) -> str:
-    """The text with what would steer a terminal, or cannot be written, as escapes.
+    r"""The text with what would steer a terminal, or cannot be written, as escapes.
 
-    >>> printable("a\x1b[31mb")
-    'a\\x1b[31mb'
+    >>> print(printable("a" + chr(27) + "[31mb"))
+    a\x1b[31mb
     """
     steering = {letter for letter in set(text) - {"\n", "\t"} if unicodedata.category(letter) in ("Cc", "Cs")}
     return "".join(letter.encode("unicode_escape").decode() if letter in steering else letter for letter in text)

@@ -147,6 +147,20 @@ def test_a_page_elsewhere_that_points_its_own_name_here_is_turned_away(url):
     status, answer = ask(f"{url}/api/about", Host="evil.example:8000")
     assert status == 421 and answer["given"] == "Host: evil.example:8000" and "localhost" in answer["expected"]
     assert ask(f"{url}/api/about", Host="[::1]:8000")[0] == 200
+    for near in ("evil-localhost", "localhost.evil.example", "127.0.0.1.evil.example", "notlocalhost:8000", "", "localhost:evil"):
+        assert ask(f"{url}/api/about", Host=near)[0] == 421
+
+
+def test_the_pages_answer_a_look_at_their_head_alone(url):
+    for path in ("/", "/docs"):
+        answer = speak(url, f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        assert answer.startswith(b"HTTP/1.1 200") and answer.endswith(b"\r\n\r\n")
+
+
+def test_a_request_with_two_lengths_is_refused_and_its_connection_closed(url):
+    head = b"POST /api/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer = speak(url, head + b"0\r\n\r\nGET /api/about HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400") and answer.count(b"HTTP/1.1") == 1 and b"two lengths" in answer
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def add_pages(app: FastAPI) -> None:
         return HTMLResponse(page.html, headers=page.headers)
 
     for path in pages:
-        app.add_api_route(path, show, methods=["GET"], include_in_schema=False)
+        app.add_api_route(path, show, methods=["GET", "HEAD"], include_in_schema=False)
 
 
 def add_api(app: FastAPI, matcher: Matcher, batcher: Batcher[Question, Answer]) -> None:

@@ -71,6 +71,8 @@ class Guard:
     async def _admit(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         headers = {name.lower(): value for name, value in scope["headers"]}
         self._check_host(headers.get(b"host", b"").decode("latin-1"))
+        if b"content-length" in headers and b"transfer-encoding" in headers:  # two servers would see two ends of it
+            raise Refused(400, "the request has two lengths", "Content-Length and Transfer-Encoding", "one of the two")
         if not scope["path"].startswith("/api"):
             await self.app(scope, receive, send)
             return
