@@ -155,6 +155,18 @@ def test_a_column_may_name_the_split_and_a_wrong_name_has_its_line(tmp_path):
         read_pairs(path, split_column="part")
 
 
+def test_a_column_called_split_is_not_passed_over(tmp_path):
+    names = ["train", "validation", "test", "train"]
+    path = write(tmp_path / "p.csv", "left,right,split", [(f"a{i}", "x", names[i % 4]) for i in range(40)])
+    task = read_pairs(path)
+    assert (len(task.train), len(task.dev), len(task.test)) == (20, 10, 10) and "splits from column 'split'" in task.notes
+    assert len(read_pairs(test=path).test) == 10, "what is marked as train is not scored as test"
+    write(path, "left,right,split", [(f"a{i}", "x", "train") for i in range(40)])
+    assert len(read_pairs(path, test=write(tmp_path / "t.csv", "left,right", [("b", "x")])).test) == 1, "the files say it"
+    write(path, "left,right,split", [(f"a{i}", "x", "north" if i % 2 else "south") for i in range(40)])
+    assert not any("splits from" in note for note in read_pairs(path).notes)
+
+
 def test_a_group_is_never_in_two_splits(tmp_path):
     path = write(tmp_path / "p.csv", "left,right,author", [(f"a{i}", f"x{i}", f"author {i % 20}") for i in range(200)])
     task = read_pairs(path, group="author")

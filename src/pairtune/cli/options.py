@@ -71,7 +71,7 @@ class OwnData:
         return self._read(self.files or None, self.dev, self.test)
 
     def read_whole(self) -> Task | None:
-        """The task to score: all pairs of --data or --test are its test split, those of --dev its dev split."""
+        """The task to score: its test split is all pairs of --data or --test, or those that are marked as test; dev is --dev."""
         if not self.given:
             self.refuse_loose_options()
             return None
@@ -79,8 +79,6 @@ class OwnData:
             raise UserError("--train names pairs to train on: to score them, give them with --data")
         if self.data and self.test:
             raise UserError("--data and --test both name the pairs to score: give one of the two")
-        if self.split_column:
-            raise UserError(f"--split-column {self.split_column} goes with --split: --split test, for example")
         return self._read(None, self.dev, self.data or self.test)
 
     def _read(self, train: Sequence[str] | None, dev: Sequence[str] | None, test: Sequence[str] | None) -> Task:

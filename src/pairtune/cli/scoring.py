@@ -118,7 +118,7 @@ def choose_scored(task: str | None, own: OwnData, split: str | None) -> tuple[Ta
     """What is scored: a split of a task (test unless named), or one's own pairs, whole unless a split of them is named."""
     found = own.read_whole() if split is None else own.read()
     say_notes(found)
-    if found is not None and split is None:
+    if found is not None and split is None and not len(found.train):
         say("all pairs are scored; --split test scores only those that training on the same file holds out")
     return choose_task(task, found), split or "test"
 

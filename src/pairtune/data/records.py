@@ -9,12 +9,11 @@ from glob import glob, has_magic
 from pathlib import Path
 
 from pairtune.data.formats import HUB, open_hub, open_table
-from pairtune.data.roles import Roles
+from pairtune.data.roles import SPLIT_NAMES, Roles
 from pairtune.data.table import Table
 from pairtune.errors import UserError
 
 Files = str | Path | Sequence[str | Path]
-SPLIT_NAMES = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "val": "dev", "test": "test"}
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ SIDES = (  # the first that a table has both of
 )
 LABELS = ("label", "labels", "score", "similarity", "similarityscore", "isduplicate", "relevance", "grade", "relatedness")
 NEGATIVES = re.compile(r"(hard)?negatives?\d*")
+SPLIT_NAMES = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "val": "dev", "test": "test"}
 MOST_GRADES = 11  # 0 to 10: an unnamed column with more different numbers is no scale
 PEEK = 2000  # records that are looked at for forgotten labels
 
@@ -62,26 +63,34 @@ def find_roles(
     right: str | None = None,
     label: str | Literal[False] | None = None,
     group: str | None = None,
-    split: str | None = None,
+    split: str | Literal[False] | None = None,
     negatives: Sequence[str] | None = None,
 ) -> tuple[Roles, tuple[str, ...]]:
     """The columns that were named, the others by their usual names; and what to say about those.
 
     label: False if the pairs have none; without a name, a column that looks like labels is taken or asked about.
+    split: False if the files say it.
     """
     sides = _find_sides(table.names, left, right)
     if sides is None:
         raise UserError(_explain(table, left, right))
     if sides[0] == sides[1]:
         raise UserError(f"left and right are both column {sides[0]!r}; a pair needs two columns")
-    others = [name for name in table.names if name not in sides and name not in (group, split)]
+    named = split if split is not None else next((name for name in table.names if _names_splits(table, name)), None)
+    others = [name for name in table.names if name not in sides and name not in (group, named)]
     found = tuple(negatives) if negatives is not None else tuple(name for name in others if NEGATIVES.fullmatch(_plain(name)))
     others = [name for name in others if name not in found]
     labels = label if label is not None else next((name for name in others if _plain(name) in LABELS), None)
-    roles = Roles(*sides, label=labels or None, group=group, split=split, negatives=found)
+    roles = Roles(*sides, label=labels or None, group=group, split=named or None, negatives=found)
     if label is None and labels is None:
         _ask_for_labels(table, others)
-    return roles, tuple(_say(roles, left, right, label, negatives))
+    taken = () if split or not named else (f"splits from column {named!r}",)
+    return roles, (*_say(roles, left, right, label, negatives), *taken)
+
+
+def _names_splits(table: Table, name: str) -> bool:
+    """A column called split that says train, dev or test of every record."""
+    return _plain(name) == "split" and all(str(value).strip().lower() in SPLIT_NAMES for value in _all(table, name))
 
 
 def _find_sides(names: Sequence[str], left: str | None, right: str | None) -> tuple[str, str] | None:
@@ -140,10 +149,14 @@ def _ask_for_labels(table: Table, others: Sequence[str]) -> None:
 
 
 def _peek(table: Table, name: str) -> Sequence[Any]:
+    return _all(table, name)[:PEEK]
+
+
+def _all(table: Table, name: str) -> Sequence[Any]:
     try:
-        return table.column(name)[:PEEK]
+        return table.column(name)
     except UserError:  # a key that some records lack
-        return ()
+        return ("",)
 
 
 def _look_like_labels(values: Sequence[Any]) -> bool:

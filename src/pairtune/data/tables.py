@@ -63,13 +63,14 @@ def read_pairs(
         return read_collection(folder, seed)
     tables = {name: open_tables(files) for name, files in given.items()}
     first = next(iter(tables.values()))[0]
-    roles, said = find_roles(first, left=left, right=right, label=label, group=group, split=split_column, negatives=negatives)
+    split = False if split_column is None and len(tables) > 1 else split_column  # several files say it already
+    roles, said = find_roles(first, left=left, right=right, label=label, group=group, split=split, negatives=negatives)
     parts = {name: read_records(found, roles) for name, found in tables.items()}
     notes = [f"{table.path.name}: {note}" for found in tables.values() for table in found for note in table.notes] + list(said)
-    pairs, which, remarks = _put_together(parts, roles, split_column, seed, str(first.path))
+    pairs, which, remarks = _put_together(parts, roles, seed, str(first.path))
     task = _make_task(pairs, which, check_kind(kind), corpus, roles, str(first.path))
-    split = _say_splits(task, parts, roles)
-    return replace(task, name=stem_of(first.path), notes=(*notes, *remarks, *task.notes, *split), source=str(first.path))
+    sizes = _say_splits(task, parts, roles)
+    return replace(task, name=stem_of(first.path), notes=(*notes, *remarks, *task.notes, *sizes), source=str(first.path))
 
 
 def _find_collection(given: Mapping[str, Files]) -> Path | None:
@@ -120,16 +121,14 @@ def _text_column(table: Table) -> str:
     return names[0]
 
 
-def _put_together(
-    parts: Mapping[str, Records], roles: Roles, split_column: str | None, seed: int, origin: str
-) -> tuple[PairSet, np.ndarray, list[str]]:
+def _put_together(parts: Mapping[str, Records], roles: Roles, seed: int, origin: str) -> tuple[PairSet, np.ndarray, list[str]]:
     """All pairs on one scale of labels, the split of each, (N,) 0 train, 1 dev, 2 test, and what there is to say."""
     records = join_records(list(parts.values()))
     pairs, remarks = _label(records, roles, origin)
     which = np.repeat([SPLITS.index(name) for name in parts], [len(part) for part in parts.values()])
     if records.split is not None:
         if len(parts) > 1:
-            named = f"the column {split_column!r}" if split_column else "the folder"
+            named = f"the column {roles.split!r}" if roles.split else "the folder"
             raise UserError(f"{origin}: {named} names splits, and so do the files of {', '.join(parts)}: give one of the two")
         which = np.array([SPLITS.index(name) for name in records.split])
     missing = [place for place in (1, 2) if not (which == place).any()]
