@@ -1,0 +1,66 @@
+"""Which checkpoint a training goes on from, which ones are kept, and what is taken up again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from transformers import TrainerControl, TrainerState, TrainingArguments
+
+from pairtune.sbert.callbacks import Clock
+from pairtune.sbert.checkpoints import drop_old, newest_usable_checkpoint, seal_folder
+
+
+def make_checkpoint(folder, step, best=None):
+    path = folder / f"checkpoint-{step}"
+    path.mkdir(parents=True)
+    (path / "model.safetensors").write_text(f"weights of step {step}")
+    (path / "trainer_state.json").write_text(json.dumps({"best_model_checkpoint": best and f"elsewhere/checkpoint-{best}"}))
+    seal_folder(path)
+    return path
+
+
+def test_a_checkpoint_whose_best_epoch_is_damaged_is_not_gone_on_from(tmp_path):
+    best = make_checkpoint(tmp_path, 2)
+    newest = make_checkpoint(tmp_path, 10, best=2)
+    assert newest_usable_checkpoint(tmp_path) == str(newest)  # the tenth step, not the one that sorts last by name
+    (best / "model.safetensors").write_text("rust")
+    assert newest_usable_checkpoint(tmp_path) is None
+    assert not newest.exists() and not best.exists()
+
+
+@pytest.mark.parametrize(
+    ("best", "kept"), [("checkpoint-4", {4, 12}), ("checkpoint-12", {8, 12}), ("checkpoint-8", {8, 12}), ("gone", {12})]
+)
+def test_the_newest_by_step_and_the_best_are_kept(tmp_path, best, kept):
+    for step in (12, 8, 4):  # the newest was written first
+        make_checkpoint(tmp_path, step)
+    drop_old(tmp_path, best)
+    assert {int(path.name.rpartition("-")[2]) for path in tmp_path.iterdir()} == kept
+
+
+def test_a_clock_goes_on_from_the_seconds_and_pairs_of_its_checkpoint(tmp_path):
+    arguments = TrainingArguments(output_dir=str(tmp_path), num_train_epochs=2)
+    state = TrainerState(global_step=6, max_steps=12)
+    state.is_world_process_zero = True
+    (tmp_path / "checkpoint-6").mkdir()
+    first = Clock(pairs_per_epoch=48)
+    first.seconds, first.pairs = 30.0, 48.0
+    first.on_save(arguments, state, TrainerControl())
+    again = Clock(pairs_per_epoch=48)
+    again.on_train_begin(arguments, state, TrainerControl())
+    assert (again.seconds, again.pairs) == (30.0, 48.0)
+    again.on_step_end(arguments, replace(state, global_step=7), TrainerControl())
+    assert again.pairs == 48 + 48 * 2 / 12
+
+
+def test_the_fingerprint_of_a_task_sees_texts_labels_and_splits(small_task):
+    before, train = small_task.fingerprint(), small_task.train
+    others = [
+        replace(small_task, train=replace(train, label=1 - train.label)),
+        replace(small_task, train=replace(train, right=(*train.right[:-1], "another"))),
+        replace(small_task, dev=small_task.test, test=small_task.dev),
+        replace(small_task, name="other"),
+    ]
+    assert len({before, *(task.fingerprint() for task in others)}) == 5
