@@ -63,7 +63,9 @@ def read_pairs(
         return read_collection(folder, seed)
     tables = {name: open_tables(files) for name, files in given.items()}
     first = next(iter(tables.values()))[0]
-    split = False if split_column is None and len(tables) > 1 else split_column  # several files say it already
+    split: str | Literal[False] | None = split_column
+    if split_column is None and len(tables) > 1:
+        split = False  # the files say it already
     roles, said = find_roles(first, left=left, right=right, label=label, group=group, split=split, negatives=negatives)
     parts = {name: read_records(found, roles) for name, found in tables.items()}
     notes = [f"{table.path.name}: {note}" for found in tables.values() for table in found for note in table.notes] + list(said)
