@@ -56,6 +56,21 @@ def gnu_openmp():
     return str(next((Path(torch.__file__).parent / "lib").glob("libgomp*")))
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["train --data", "inspect --data", "tune --data", "evaluate minilm --data", "mine minilm out.csv --data", "search minilm"],
+)
+def test_a_mistake_in_the_data_is_told_before_torch_is_loaded(tmp_path, command):
+    (tmp_path / "p.csv").touch()
+    program = (
+        "import sys; from typer.testing import CliRunner; from pairtune.cli import app; "
+        "print(CliRunner().invoke(app, sys.argv[1:]).exception, 'torch' in sys.modules)"
+    )
+    asked = [sys.executable, "-c", program, *command.split(), str(tmp_path / "p.csv")]
+    said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    assert "p.csv: the file is empty" in said and said.endswith("False\n")
+
+
 def test_a_name_that_nobody_can_look_up_is_told_at_once():
     unset = ("hf_hub_offline", "https_proxy", "all_proxy")
     reached = {name: value for name, value in os.environ.items() if name.lower() not in unset}

@@ -71,6 +71,32 @@ def test_columns_that_nobody_knows_are_asked_for(tmp_path):
         read_pairs(path, left="problem")
 
 
+def test_the_columns_that_are_proposed_hold_texts_and_can_be_pasted(tmp_path):
+    rows = [(f"p-{i}", i, f"it is broken {i}", f"mend it {i}") for i in range(3)]
+    path = write(tmp_path / "p.csv", "name,number,was ist,remedy", rows)
+    with pytest.raises(UserError, match=r'say for example --left "was ist" --right remedy$'):
+        read_pairs(path)
+
+
+def test_a_column_of_lists_is_told_in_one_line_with_what_to_do(tmp_path):
+    path = tmp_path / "p.jsonl"
+    path.write_text(json.dumps({"id": "x1", "query": "a question", "hits": [{"text": "a hit " * 5000}]}))
+    with pytest.raises(UserError, match=r"hits holds lists: write one record for each pair of texts$"):
+        read_pairs(path)
+    with pytest.raises(UserError, match=r"line 1: column 'hits' holds .* expected a text; write one record for each") as refused:
+        read_pairs(path, left="query", right="hits")
+    assert len(str(refused.value)) < 300
+
+
+def test_a_single_2_among_0_and_1_is_pointed_to(tmp_path):
+    path = write(tmp_path / "p.csv", "left,right,label", [(f"a{i}", f"x{i}", 2 if i == 7 else i % 2) for i in range(60)])
+    assert any(
+        "all but 1 of 60 are 0 or 1: is the 2 of" in note and "line 9 a mistake?" in note for note in read_pairs(path).notes
+    )
+    graded = write(tmp_path / "g.csv", "left,right,label", [(f"a{i}", f"x{i}", i % 3) for i in range(60)])
+    assert not any("mistake" in note for note in read_pairs(graded).notes)
+
+
 def test_a_file_without_a_header_is_refused_as_one(tmp_path):
     path = write(tmp_path / "p.csv", "how do I boil an egg,put it into hot water", [("a", "b")])
     with pytest.raises(UserError, match=r"the first line seems to be a pair, not the names of the columns .* add a header line"):

@@ -33,13 +33,13 @@ def inspect(
     as_json: JsonFlag = False,
 ) -> None:
     """Say what is in your pairs and what the batches of each order are like, before training anything."""
-    from pairtune.data.findings import find_oddities
+    mine = own.read()
+    choice = make_choice(recipe, mine, settings or (), "inspect")
+    from pairtune.data.findings import find_oddities  # after the data: a mistake in it is said at once
     from pairtune.data.inspection import inspect_recipe
     from pairtune.report.inspection import describe_data, describe_default, describe_seen, format_lines, summarize_data
     from pairtune.report.orders import describe_hardest, table_of_orders
 
-    mine = own.read()
-    choice = make_choice(recipe, mine, settings or (), "inspect")
     chosen = choice.recipe
     task = mine or choose_task(chosen.task, None)
     found, seen = find_oddities(task), inspect_recipe(chosen, task, pairs)

@@ -169,9 +169,10 @@ def search(
 ) -> None:
     """Find the nearest texts of a corpus; the index is kept beside it."""
     from pairtune.data.tables import read_texts
-    from pairtune.encoders.index import open_index
 
     texts = read_texts(corpus, column)
+    from pairtune.encoders.index import open_index  # after the texts: a mistake in them is said at once
+
     encoder = load(model, quick)
     index = open_index(encoder, texts, beside=corpus, prompts=settle_prompts(encoder, left_prompt, right_prompt))
     for text in [query] if query is not None else ask("search: "):

@@ -17,7 +17,7 @@ WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 DECIMAL_COMMA = r"^([+-]?\d+),(\d{1,2}|\d{4,})$"  # 0,75 as spreadsheets of many countries write it; 1,000 may be a thousand
 TOPS = (1, 2, 3, 4, 5, 7, 10, 100)  # where the scales in use end
 ROUNDING = 1e-6  # a cosine of 1.0000002 is a 1
-STRAY_SHARE = 0.05  # fewer labels than this above 10 are typing errors, not a scale up to 100
+STRAY_SHARE = 0.05  # fewer labels than this above 10 are typing errors, not a scale up to 100; above 1, they may be
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,16 @@ def rescale(values: Sequence[float], where: Callable[[int], str]) -> Scaled:
     low, high = _scale(grade, where)
     label = np.clip((grade - low) / (high - low), 0, 1).astype(np.float32)
     note = "" if (low, high) == (0, 1) else f"labels: {low:g} to {high:g} laid on 0 to 1, as (label − {low:g}) / {high - low:g}"
-    return Scaled(label, grade.astype(np.float32), note.replace("− -", "+ "))
+    return Scaled(label, grade.astype(np.float32), note.replace("− -", "+ ") + _doubt_few(grade, where))
+
+
+def _doubt_few(grade: np.ndarray, where: Callable[[int], str]) -> str:
+    """Point to the few labels without which all would be 0 or 1: they change the kind of the task."""
+    others = np.flatnonzero(grade > 1 + ROUNDING)
+    if not 0 < len(others) < STRAY_SHARE * len(grade) or set(grade[grade <= 1]) != {0, 1}:
+        return ""
+    first = others[0]
+    return f"; all but {len(others):,} of {len(grade):,} are 0 or 1: is the {grade[first]:g} of {where(first)} a mistake?"
 
 
 def _number(value: object) -> float | None:

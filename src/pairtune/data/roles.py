@@ -18,6 +18,7 @@ SIDES = (  # the first that a table has both of
     ("question", "positive"),
     ("sentence1", "sentence2"),
     ("question1", "question2"),
+    ("q1", "q2"),
     ("text1", "text2"),
     ("texta", "textb"),
     ("sentencea", "sentenceb"),
@@ -32,7 +33,18 @@ SIDES = (  # the first that a table has both of
     ("source", "target"),
     ("q", "a"),
 )
-LABELS = ("label", "labels", "score", "similarity", "similarityscore", "isduplicate", "relevance", "grade", "relatedness")
+LABELS = (
+    "label",
+    "labels",
+    "score",
+    "similarity",
+    "similarityscore",
+    "isduplicate",
+    "isdup",
+    "relevance",
+    "grade",
+    "relatedness",
+)
 NEGATIVES = re.compile(r"(hard)?negatives?\d*")
 SPLIT_NAMES = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "val": "dev", "test": "test"}
 MOST_GRADES = 11  # 0 to 10: an unnamed column with more different numbers is no scale
@@ -124,7 +136,8 @@ def _say(
 
 
 def _explain(table: Table, left: str | None, right: str | None) -> str:
-    names = [name for name in table.names if name not in (left, right)]
+    others = [name for name in table.names if name not in (left, right)]
+    names = sorted(others, key=lambda name: _unlike_texts(_peek(table, name)))
     missing = [f"--{side} COLUMN" for side, name in (("left", left), ("right", right)) if name is None]
     shown = ", ".join(table.names)
     if len(table.names) < 2:
@@ -134,9 +147,24 @@ def _explain(table: Table, left: str | None, right: str | None) -> str:
             f"{table.path}: the first line seems to be a pair, not the names of the columns ({shown[:120]}): "
             f"add a header line such as left,right"
         )
-    example = " ".join(f"--{side} {name}" for side, name in zip(("left", "right"), names, strict=False))
-    example = example if len(missing) == 2 else missing[0].replace("COLUMN", names[0])
-    return f"{table.path}: which columns are the two texts? The columns are: {shown}; say for example {example}"
+    example = " ".join(f"--{side} {_quote(name)}" for side, name in zip(("left", "right"), names, strict=False))
+    example = example if len(missing) == 2 else missing[0].replace("COLUMN", _quote(names[0]))
+    lists = [name for name in names if any(isinstance(value, list) for value in _peek(table, name))]
+    pairs = f"; {', '.join(lists)} holds lists: write one record for each pair of texts" if lists else ""
+    return f"{table.path}: which columns are the two texts? The columns are: {shown}; say for example {example}{pairs}"
+
+
+def _quote(name: str) -> str:
+    """A name as a shell takes it."""
+    return f'"{name}"' if re.search(r"\s", name) else name
+
+
+def _unlike_texts(values: Sequence[Any]) -> int:
+    """0 for texts of some words, 1 for single words such as names and ids, 2 for numbers, lists and the like."""
+    texts = [value.strip() for value in values if isinstance(value, str) and _number(value) is None]
+    if 2 * len(texts) <= len(values):
+        return 2
+    return int(2 * sum(len(text.split()) > 1 for text in texts) <= len(texts))
 
 
 def _ask_for_labels(table: Table, others: Sequence[str]) -> None:

@@ -83,13 +83,23 @@ def _all_texts(values: Sequence[Any]) -> bool:
 
 def _check_text(value: Any, name: str, where: str) -> None:
     if not isinstance(value, str):
-        raise UserError(f"{where}: column {name!r} holds {value!r}, expected a text")
+        cure = "; write one record for each pair of texts" if isinstance(value, (list, dict)) else ""
+        raise UserError(f"{where}: column {name!r} holds {_shorten(repr(value))}, expected a text{cure}")
     if not value.strip():
         raise UserError(f"{where}: column {name!r} is empty; fill it in or leave the pair out")
     try:
         value.encode()
     except UnicodeEncodeError as problem:
         raise UserError(f"{where}: column {name!r} holds half of a surrogate pair, no text") from problem
+
+
+def _shorten(shown: str, most: int = 60) -> str:
+    """The beginning of what may be long.
+
+    >>> _shorten("abcdef", 3)
+    'abc…'
+    """
+    return shown if len(shown) <= most else f"{shown[:most]}…"
 
 
 def _hint(names: Sequence[str], name: str) -> str:
