@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from pairtune.fast.architectures import ARCHITECTURES, first_position, packed_attention
-from pairtune.fast.compiled import compiled
 from pairtune.fast.packing import Tokens, pack
+from pairtune.fast.step import compiled
 
 TEXTS = ["how are you", "a", "the quick brown fox jumps over the lazy dog", "yes no", "What is it like?", "no"]
 

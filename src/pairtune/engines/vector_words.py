@@ -14,8 +14,15 @@ import pyarrow.parquet as pq
 from pairtune.engines.job import By, make_stamp, memory_bytes
 from pairtune.engines.parquet import Source
 from pairtune.errors import UserError
-from pairtune.ordering.lists import POINTS_PER_LIST, choose_queries, count_lists, make_lists, place_centroids, say_recall
-from pairtune.ordering.nearest import unit_rows
+from pairtune.ordering.nearest import (
+    POINTS_PER_LIST,
+    choose_queries,
+    count_lists,
+    make_lists,
+    place_centroids,
+    say_recall,
+    unit_rows,
+)
 from pairtune.progress import say, track
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 | hook | of | where | why |
 | --- | --- | --- | --- |
 | `config._attn_implementation`, for the time of a pass | transformers | `architectures.packed_attention` | the public setter checks and walks all modules: too slow for each step |
-| `forward` and `compute_position_bias` of MPNet's attention | transformers | `mpnet.patch_mpnet` | it does not ask for an attention function |
+| `forward` and `compute_position_bias` of MPNet's attention | transformers | `attention.patch_mpnet` | it does not ask for an attention function |
 | `aten._flash_attention_forward` | torch | `attention._attend_flash` | the public one has no dropout |
-| `forward` of the parts of layers | torch | `compiled.compiled` | compiled, and plain again for other batches |
+| `forward` of the parts of layers | torch | `step.compiled` | compiled, and plain again for other batches |
 | `_parameters` of modules | torch | `captured.Halves` | the same modules with bf16 copies |
 | `_foreach_copy_`, `_foreach_zero_` | torch | `captured` | all parameters in a few kernels |
 | `zero_grad` of the model | torch | `step.FastStep` | it looks for all parameters at each step |

@@ -12,8 +12,7 @@ from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Normalize, Pooling
 from torch import nn
 
-from pairtune.fast.attention import NAME, attending_within, flash_serves
-from pairtune.fast.mpnet import patch_mpnet
+from pairtune.fast.attention import NAME, attending_within, flash_serves, patch_mpnet
 from pairtune.fast.packing import QUANTUM, Packed
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ import numpy as np
 import regex
 
 from pairtune.ordering.hashing import hash_text, rank_rows
-from pairtune.ordering.lists import place_centroids
-from pairtune.ordering.nearest import Candidates, find_candidates, require_vectors, unit_rows
+from pairtune.ordering.nearest import Candidates, find_candidates, place_centroids, require_vectors, unit_rows
 from pairtune.ordering.order import Order, Side, number_texts, to_array
 from pairtune.progress import track
 from pairtune.runs.recipe import OrderSettings

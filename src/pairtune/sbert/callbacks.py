@@ -1,7 +1,11 @@
-"""What happens around the steps of the host's trainer: progress, throughput, dropout, averages of weights."""
+"""What happens around the steps of the host's trainer: progress, throughput, dropout, averages of weights.
+
+The host tells neither a batch sampler nor a loss which trainer they work for: `calling_trainer` finds it.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import sys
@@ -11,7 +15,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from pairtune.progress import LOG_EVERY_SECONDS, QUIET_SECONDS, say
 from pairtune.runs.record import dev_scores
@@ -245,3 +249,19 @@ class Blend(TrainerCallback):
 def floating(model: nn.Module) -> dict[str, Tensor]:
     """The model's weights, and what else it has that is no whole number, by name; not copied."""
     return {name: tensor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+
+
+def calling_trainer() -> Trainer | None:
+    """The trainer in one of whose methods we are, the innermost, or None.
+
+    The host calls a sampler's factory with a dataset and a loss with a batch; both may need to follow the training
+    (its epochs, its checkpoints), which only a callback of the trainer can. Asking the call stack is the one way to it
+    that touches nothing private of the host, and spares users a second object to pass.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, Trainer):
+            return owner
+        frame = frame.f_back
+    return None

@@ -18,7 +18,7 @@ from pairtune.ordering.nearest import unit_rows
 from pairtune.ordering.order import describe_order
 from pairtune.progress import say
 from pairtune.runs.recipe import OrderSettings, explain
-from pairtune.sbert.calling import calling_trainer
+from pairtune.sbert.callbacks import calling_trainer
 from pairtune.sbert.checkpoints import checkpoint_folder
 from pairtune.sbert.kept import Encoded, Kept
 from pairtune.sbert.sampler import OrderedBatchSampler

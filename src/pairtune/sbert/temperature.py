@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from pairtune.errors import UserError
-from pairtune.sbert.calling import calling_trainer
+from pairtune.sbert.callbacks import calling_trainer
 from pairtune.sbert.gather import world_size
 
 LOWEST, HIGHEST = 1e-3, 10.0
