@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pairtune.report.tuning import describe_choice, describe_worth, find_effects, render
-from pairtune.tune.tuning import Tried, Tuning
+from pairtune.tune.tried import Tried, Tuning
 
 
 def tried(number, changes, gain, folds=5, ended="dropped"):

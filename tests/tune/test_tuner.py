@@ -19,7 +19,7 @@ import searches
 from pairtune.errors import UserError
 from pairtune.runs.recipe import read_recipe
 from pairtune.runs.record import read_records
-from pairtune.tune.racing import TOO_SHORT
+from pairtune.tune.race import TOO_SHORT
 from searches import TRAININGS, small_search
 
 PROGRAM = searches.__file__

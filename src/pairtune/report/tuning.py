@@ -17,9 +17,9 @@ from pairtune.report.page import TEMPLATES, Plot, packed_plotly
 from pairtune.report.plots import BLUE, ORANGE, plain_figure
 from pairtune.report.settings import describe_time
 from pairtune.runs.folder import write_whole
-from pairtune.tune.race import compare
+from pairtune.tune.comparison import compare
 from pairtune.tune.space import describe_changes
-from pairtune.tune.tuning import Tried, Tuning, read_tuning
+from pairtune.tune.tried import Tried, Tuning, read_tuning
 
 PAGE = "tuning.html"
 ENDS = {"dropped": "not better", "better": "clearly better", "tie": "no clear difference"}

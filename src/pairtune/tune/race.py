@@ -1,96 +1,252 @@
-"""Which candidate is better: differences on the same folds, with their noise."""
+"""A race from the plan to its record: one process, or several on the same ledger.
+
+`Course` says what to train next, and whose race is over. All of it follows from the ledger.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from math import inf, sqrt
-from typing import Literal
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
 
-import numpy as np
+from pairtune.data.pairs import Task
+from pairtune.errors import UserError
+from pairtune.progress import say
+from pairtune.runs.recipe import Recipe
+from pairtune.tune.comparison import ENOUGH, Comparison, choose, common_noise, compare, judge
+from pairtune.tune.folds import Folds, fold_name, make_folds
+from pairtune.tune.job import Job
+from pairtune.tune.ledger import Entry, Ledger
+from pairtune.tune.plan import Budget, Plan, make_plan
+from pairtune.tune.queue import Queue, threads_for
+from pairtune.tune.space import Space, describe_changes
+from pairtune.tune.tried import Tried, Tuning
+from pairtune.tune.worker import Done, Setup, attempt
 
-FoldScores = Mapping[int, float]  # the number of a fold → the main metric on its dev
-Verdict = Literal["dropped", "open", "better", "tie"]
-ENOUGH = 4  # folds before a candidate may win
-PRIOR = 2.0  # how many folds the noise of the other candidates is worth
-FEWEST = 2  # degrees of freedom before the noise of the others is believed
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """gain: the mean difference over `folds` common folds. error: its standard error, infinite where nothing is known of it."""
-
-    folds: int
-    gain: float
-    error: float
-
-    def __str__(self) -> str:
-        noise = "" if self.error == inf else f" ± {self.error:.4f}"
-        return f"{self.gain:+.4f}{noise} on {self.folds} {'fold' if self.folds == 1 else 'folds'}"
-
-
-def compare(one: FoldScores, other: FoldScores, noise: float | None = None) -> Comparison:
-    """How much better one is than the other.
-
-    noise: the standard deviation of such differences from fold to fold, as other candidates show it; two or three folds alone say
-    little about it.
-    """
-    found = differences(one, other)
-    count = len(found)
-    if not count:
-        return Comparison(0, 0.0, inf)
-    squares, freedom = float(((found - found.mean()) ** 2).sum()), float(count - 1)
-    if noise is not None:
-        squares, freedom = squares + PRIOR * noise**2, freedom + PRIOR
-    error = sqrt(squares / freedom / count) if freedom else inf
-    return Comparison(count, float(found.mean()), error)
+TOO_SHORT = "too little time to compare candidates: the starting recipe is trained; give more minutes"
+Work = tuple[Entry, int]  # a candidate and the number of a fold
 
 
-def differences(one: FoldScores, other: FoldScores) -> np.ndarray:
-    """On each common fold, in the order of their numbers."""
-    return np.array([one[fold] - other[fold] for fold in sorted(one.keys() & other.keys())])
+def race(task: Task, base: Recipe, reasons: tuple[str, ...], ledger: Ledger, budget: Budget, out: Path, leads: bool) -> Tuning:
+    """Race candidates until the budget is used. leads: this process ends the race for all others too."""
+    with scratch_folder(out) as scratch:
+        plan = agree(task, base, reasons, ledger, budget, scratch)
+        space, folds = Space.around(plan.base, task.kind), make_folds(task, plan.pairs, plan.folds)
+        judged = f"judged by {folds}" if plan.folds else TOO_SHORT
+        notes = [*plan.notes, judged]
+        for line in (*plan.reasons, *notes):
+            say(line)
+        total = len(task.train) + len(task.dev)
+        course = Course(ledger, space, folds, replace(budget, last=total / (plan.pairs or 0.9 * total)), task.metric)
+        if leads:
+            ledger.close(False)
+        if plan.folds:
+            run_course(course, Setup(scratch, folds, threads_for(budget.jobs, budget.jobs), checkpoints=False), budget.jobs)
+        if leads:
+            ledger.close()
+    return describe_race(task, course, plan, notes, budget)
 
 
-def common_noise(scores: Iterable[FoldScores], base: FoldScores) -> float | None:
-    """The standard deviation, from fold to fold, of the differences of candidates to the base; None where too few are known."""
-    squares, freedom = 0.0, 0
-    for one in scores:
-        found = differences(one, base)
-        if len(found) > 1:
-            squares += float(((found - found.mean()) ** 2).sum())
-            freedom += len(found) - 1
-    return sqrt(squares / freedom) if freedom >= FEWEST else None
+def agree(task: Task, base: Recipe, reasons: tuple[str, ...], ledger: Ledger, budget: Budget, scratch: Path) -> Plan:
+    """The plan of the process that came first, which may be this one."""
+    if ledger.plan() is None:
+        mine = make_plan(task, base, reasons, budget, scratch)
+        if ledger.plan() is None:  # others may have been faster
+            ledger.begin(mine.model_dump(mode="json"), Space.around(base, task.kind))
+    return Plan.model_validate(ledger.plan())
 
 
-def judge(found: Comparison, most: int) -> Verdict:
-    """What to do with a challenger, given how it compares with the best so far; most: how many folds there are.
-
-    It is dropped when it is behind by more than its standard error, or not ahead after four folds; it wins when it is ahead by
-    more than that on four folds or more, and ties when all folds cannot tell.
-    """
-    enough = min(ENOUGH, most)
-    if found.folds and found.error < inf and found.gain < -found.error:
-        return "dropped"
-    if found.folds >= enough and found.gain <= 0:
-        return "dropped"
-    if found.folds >= enough and found.gain > found.error:
-        return "better"
-    return "tie" if found.folds >= most else "open"
+def run_course(course: Course, setup: Setup, jobs: int) -> None:
+    """Train what the course hands out: here, or with several jobs in as many processes."""
+    if jobs > 1:
+        Queue(course.next_job, setup, course.settle).run(jobs)
+        return
+    while (job := course.next_job()) is not None:
+        done = attempt(job, setup)
+        if done.record is not None:
+            shutil.rmtree(job.folder(setup.out))
+        course.settle(job, done)
 
 
-def choose(scores: Sequence[FoldScores], changes: Sequence[int], most: int) -> int:
-    """The place of the candidate to take; the first one is the starting recipe.
+@contextmanager
+def scratch_folder(out: Path) -> Iterator[Path]:
+    """Where the folds of this process train; those of processes that are gone are removed."""
+    trials = out / "trials"
+    for old in trials.glob(f"{socket.gethostname()}-*"):
+        if not _exists(int(old.name.rpartition("-")[2])):
+            shutil.rmtree(old, ignore_errors=True)
+    mine = trials / f"{socket.gethostname()}-{os.getpid()}"
+    mine.mkdir(parents=True, exist_ok=True)
+    try:
+        yield mine
+    finally:
+        shutil.rmtree(mine, ignore_errors=True)
+        if trials.exists() and not any(trials.iterdir()):
+            trials.rmdir()
 
-    Of those with enough folds, find the one with the largest mean gain over the first, and all that are not clearly behind it.
-    Of these take the simplest: the one with the fewest changes, then the one with the largest gain.
-    """
-    base, noise = scores[0], common_noise(scores[1:], scores[0])
-    gains = [compare(one, base, noise) for one in scores]
-    ready = [place for place, found in enumerate(gains) if place == 0 or found.folds >= min(ENOUGH, most)]
-    best = max(ready, key=lambda place: gains[place].gain)
-    alike = [place for place in ready if not _behind(compare(scores[place], scores[best], noise))]
-    return min(alike, key=lambda place: (changes[place], -gains[place].gain, place))
+
+def _exists(process: int) -> bool:
+    import psutil
+
+    return bool(psutil.pid_exists(process))
 
 
-def _behind(found: Comparison) -> bool:
-    return found.error < inf and found.gain < -found.error
+def describe_race(task: Task, course: Course, plan: Plan, notes: list[str], budget: Budget) -> Tuning:
+    """The record of the race as the ledger has it now."""
+    entries = course.review()
+    chosen = course.best(entries)
+    recipe = course.space.recipe(entries[chosen].levels)
+    known = [entry.levels for entry in entries]
+    return Tuning(
+        name=course.ledger.name,
+        task=task.name,
+        kind=task.kind,
+        metric=task.metric,
+        encoder=plan.base.encoder,
+        reasons=list(plan.reasons),
+        notes=notes,
+        tried=[_describe(entry, entries, course) for entry in entries],
+        before={fold: score for entry in entries for fold, score in entry.before.items()},
+        chosen=chosen,
+        recipe=recipe.model_dump(mode="json"),
+        untried=sum(levels not in known for levels in course.space.neighbors(entries[chosen].levels)),
+        importance=course.ledger.importances(),
+        noise=course.noise(entries),
+        seconds=time.monotonic() - budget.begun,
+    )
+
+
+def _describe(entry: Entry, entries: Sequence[Entry], course: Course) -> Tried:
+    found = course.gain(entry, entries)
+    return Tried(
+        number=entry.number,
+        levels=entry.levels,
+        changes=course.space.changes(entry.levels),
+        scores=entry.scores,
+        seconds=sum(entry.seconds.values()),
+        folds=found.folds,
+        gain=found.gain,
+        error=None if found.error == inf else found.error,
+        ended=entry.ended or "not finished",
+    )
+
+
+@dataclass
+class Course:
+    """Hands out folds to train and takes their results; several processes may each have one on the same ledger."""
+
+    ledger: Ledger
+    space: Space
+    folds: Folds
+    budget: Budget
+    metric: str
+
+    def next_job(self) -> Job | None:
+        """The next fold to train, claimed; None when there is nothing to do (for now) or nothing left to do it with."""
+        entries = self.review()
+        left = self.budget.left(entries)
+        if left < 1 or self.ledger.closed:
+            return None
+        work = self._open_work(entries) or self._new_work(entries, left)
+        if work is None:
+            return None
+        entry, fold = work
+        self.ledger.claim(entry, fold)
+        return self.job(entry, fold)
+
+    def job(self, entry: Entry, fold: int) -> Job:
+        """The training of a candidate on a fold."""
+        recipe = self.space.recipe(entry.levels, name=f"candidate-{entry.number}")
+        return Job(recipe.model_copy(update={"task": fold_name(fold), "dev": "given", "dev_candidates": 0}), fold)
+
+    def settle(self, job: Job, done: Done) -> None:
+        """Note what became of a fold."""
+        number = int(job.recipe.name.removeprefix("candidate-"))
+        entry = next(one for one in self.ledger.entries() if one.number == number)
+        if done.record is not None:
+            metric = self.metric
+            scores = (done.record.after["dev"][metric], done.record.before["dev"][metric])
+            self.ledger.report(entry, job.seed, *scores, done.took)
+        elif number == self.ledger.entries()[0].number:
+            raise UserError(f"the starting recipe cannot be trained: {done.problem}")
+        else:
+            self.ledger.end(entry, f"failed: {done.problem.splitlines()[0]}", None)
+        self._say(entry, job.seed, done)
+
+    def review(self) -> list[Entry]:
+        """All candidates, after those have been ended that are clearly behind the best, or through all folds."""
+        entries = self.ledger.entries()
+        for entry in entries[1:]:
+            if not entry.ended and entry.scores and not entry.claimed:
+                found = self.against_best(entry, entries)
+                verdict = judge(found, len(self.folds.numbers))
+                if verdict in ("dropped", "tie") or len(entry.scores) == len(self.folds.numbers):
+                    self.ledger.end(entry, verdict, self.gain(entry, entries).gain)
+        return self.ledger.entries()
+
+    def against_best(self, entry: Entry, entries: Sequence[Entry]) -> Comparison:
+        """A candidate beside the best of the others."""
+        others = [one for one in entries if one.number != entry.number]
+        return compare(entry.scores, others[self.best(others)].scores, self.noise(entries))
+
+    def best(self, entries: Sequence[Entry]) -> int:
+        """The place of the candidate that would be taken now."""
+        changes = [len(self.space.changes(entry.levels)) for entry in entries]
+        return choose([entry.scores for entry in entries], changes, len(self.folds.numbers))
+
+    def gain(self, entry: Entry, entries: Sequence[Entry]) -> Comparison:
+        """A candidate beside the starting recipe."""
+        return compare(entry.scores, entries[0].scores, self.noise(entries))
+
+    def noise(self, entries: Sequence[Entry]) -> float | None:
+        """How much differences vary from fold to fold."""
+        return common_noise([one.scores for one in entries[1:]], entries[0].scores)
+
+    def _open_work(self, entries: Sequence[Entry]) -> Work | None:
+        """A fold of a candidate that is in the race: first of the starting recipe, which all are compared with."""
+        base, best = entries[0], entries[self.best(entries)]
+        if len(base.scores) + len(base.claimed) < min(ENOUGH, len(self.folds.numbers)):
+            return base, self._free_folds(base)[0]
+        for entry in entries[1:]:
+            free = self._free_folds(entry)
+            if entry.ended or entry.claimed or not free:
+                continue
+            needed = [one for one in (base, best) if free[0] in self._free_folds(one) and not one.ended]
+            return (needed or [entry])[0], free[0]
+        return None
+
+    def _new_work(self, entries: Sequence[Entry], left: float) -> Work | None:
+        """The first fold of a new candidate, if it can still win: a neighbor of the best, then one that the sampler draws."""
+        if left < min(ENOUGH, len(self.folds.numbers)):
+            return None
+        known = [entry.levels for entry in entries]
+        best = entries[self.best(entries)]
+        fresh = next((levels for levels in self.space.neighbors(best.levels) if levels not in known), None)
+        entry = self.ledger.enter(fresh, self.space) if fresh is not None else self.ledger.draw(self.space)
+        return None if entry is None else (entry, self.folds.numbers[0])
+
+    def _free_folds(self, entry: Entry) -> list[int]:
+        return [fold for fold in self.folds.numbers if fold not in entry.scores and fold not in entry.claimed]
+
+    def _say(self, entry: Entry, fold: int, done: Done) -> None:
+        """One line for each fold: what came out, how it compares, what is best so far, what is left."""
+        entries = self.ledger.entries()
+        now = next(one for one in entries if one.number == entry.number)
+        what = describe_changes(self.space.changes(entry.levels))
+        if done.record is None:
+            say(f"candidate {entry.number} ({what}) failed: {done.problem.splitlines()[0]}")
+            return
+        place = f"{self.folds.numbers.index(fold) + 1} of {len(self.folds.numbers)}"
+        line = f"candidate {entry.number} ({what}), fold {place}: {self.metric} {now.scores[fold]:.4f}"
+        if now.number != entries[0].number and (found := self.against_best(now, entries)).folds:
+            line += f"; against the best {found}"
+        best = entries[self.best(entries)]
+        line += f"; best so far: {describe_changes(self.space.changes(best.levels))}"
+        left = self.budget.describe_left(entries)
+        say(f"{line}; {left}" if left else line)

@@ -6,9 +6,8 @@ from math import inf
 
 import pytest
 
-from pairtune.tune.budget import FEWEST_PAIRS, Budget, Speed, fit_pairs
 from pairtune.tune.ledger import Entry
-from pairtune.tune.plan import FEW_FOLDS, MANY_FOLDS, count_folds
+from pairtune.tune.plan import FEW_FOLDS, FEWEST_PAIRS, MANY_FOLDS, Budget, Speed, count_folds, fit_pairs
 
 
 def entry(seconds, claimed=()):
