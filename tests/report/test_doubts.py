@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pairtune.report.doubts import find_doubts
+from pairtune.report.wins import find_doubts
 from pairtune.runs.evidence import Evidence, Judged, Outcome
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pairtune.report.tuning import describe_choice, describe_worth, find_effects, render
+from pairtune.report.tuning_page import describe_choice, describe_worth, find_effects, render
 from pairtune.tune.tried import Tried, Tuning
 
 

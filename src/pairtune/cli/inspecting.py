@@ -37,8 +37,15 @@ def inspect(
     choice = make_choice(recipe, mine, settings or (), "inspect")
     from pairtune.data.findings import find_oddities  # after the data: a mistake in it is said at once
     from pairtune.data.inspection import inspect_recipe
-    from pairtune.report.inspection import describe_data, describe_default, describe_seen, format_lines, summarize_data
-    from pairtune.report.orders import describe_hardest, table_of_orders
+    from pairtune.report.inspected import (
+        describe_data,
+        describe_default,
+        describe_hardest,
+        describe_seen,
+        format_lines,
+        summarize_data,
+        table_of_orders,
+    )
 
     chosen = choice.recipe
     task = mine or choose_task(chosen.task, None)

@@ -72,7 +72,7 @@ def print_tuned(found: Tuned, as_json: bool) -> None:
     """What was chosen, its scores on test before and after, and where everything is."""
     from pairtune.report.page import write_reports
     from pairtune.report.summary import summarize, table_of_runs
-    from pairtune.report.tuning import describe_choice, write_tuning_page
+    from pairtune.report.tuning_page import describe_choice, write_tuning_page
 
     report = write_reports(found.folder, [found.run.seed])
     page = write_tuning_page(found.folder)

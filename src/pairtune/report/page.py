@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from pairtune.report.doubts import find_doubts
+from pairtune.report.facts import describe_runs
 from pairtune.report.heatmap import MARKS, marked_cells, plot_batch
 from pairtune.report.plots import (
     HARDNESS,
@@ -29,9 +29,8 @@ from pairtune.report.plots import (
     reach_of,
 )
 from pairtune.report.scores import score_rows, verdict
-from pairtune.report.settings import describe_settings
 from pairtune.report.summary import Shown, read_runs
-from pairtune.report.wins import find_examples
+from pairtune.report.wins import find_doubts, find_examples
 from pairtune.runs.evidence import Snapshot
 from pairtune.runs.folder import write_whole
 
@@ -77,7 +76,7 @@ def render(shown: Sequence[Shown]) -> str:
         shown=shown,
         verdicts=[(row.label, verdict(row)) for row in rows if row.main],
         scores=rows,
-        settings=describe_settings(shown),
+        settings=describe_runs(shown),
         notes=list(dict.fromkeys(note for one in shown for note in one.run.notes)),
         curves=curves(shown),
         separation=[(one.label, separation(one)) for one in shown if one.evidence and one.evidence.test],

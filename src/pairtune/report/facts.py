@@ -13,7 +13,7 @@ OWN = ("command", "training time", "finished", "model")  # every run has its own
 
 
 @dataclass(frozen=True)
-class Setting:
+class Fact:
     """One line of the table; values: one per run."""
 
     name: str
@@ -26,18 +26,18 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunFacts:
     """facts: what a reader wants to know first. recipe: every setting."""
 
-    facts: list[Setting]
-    recipe: list[Setting]
+    facts: list[Fact]
+    recipe: list[Fact]
 
 
-def describe_settings(shown: Sequence[Shown]) -> Settings:
+def describe_runs(shown: Sequence[Shown]) -> RunFacts:
     """The facts and the whole recipes of the runs, side by side."""
     facts = [dict(list_facts(one)) for one in shown]
     recipes = [{name: show(value) for name, value in dotted(one.run.recipe)} for one in shown]
-    return Settings(_lines(facts), _lines(recipes))
+    return RunFacts(_lines(facts), _lines(recipes))
 
 
 def list_facts(one: Shown) -> Iterator[tuple[str, str]]:
@@ -106,6 +106,6 @@ def show(value: Any) -> str:
     return "–" if value is None else ", ".join(map(str, value)) if isinstance(value, list) and value else str(value)
 
 
-def _lines(tables: Sequence[dict[str, str]]) -> list[Setting]:
+def _lines(tables: Sequence[dict[str, str]]) -> list[Fact]:
     names = dict.fromkeys(name for table in tables for name in table)
-    return [Setting(name, [table.get(name, "–") for table in tables]) for name in names]
+    return [Fact(name, [table.get(name, "–") for table in tables]) for name in names]

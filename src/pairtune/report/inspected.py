@@ -1,16 +1,18 @@
-"""What was found in a user's pairs before training, in words and for programs."""
+"""What was found before training in a user's pairs and in the batches of several orders, in words and for programs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
 
 from pairtune.data.findings import Findings
 from pairtune.data.pairs import Task
 from pairtune.data.profile import describe, profile
-from pairtune.report.orders import WIDEST, summarize_orders
-from pairtune.report.settings import describe_loss, describe_order, describe_schedule, describe_time
+from pairtune.ordering.hardness import Inspection
+from pairtune.report.facts import describe_loss, describe_order, describe_schedule, describe_time
 from pairtune.runs.evidence import shorten
 from pairtune.runs.recipe import Recipe
 
@@ -18,7 +20,52 @@ if TYPE_CHECKING:
     from pairtune.data.inspection import Seen
 
 SHOWN = 5  # examples of each kind
+GROUPS_SHOWN = 2  # of each order
+WIDEST = 90  # characters of a text in an example
 Lines = list[tuple[str, str]]  # heading, text
+
+
+def table_of_orders(found: Mapping[str, Inspection], title: str) -> Table:
+    """One row per order: how hard its negatives are, and how many of them may be none."""
+    columns = (
+        "order",
+        "mean negative",
+        "hardest negative",
+        "positive",
+        "likely false",
+        "repeats/batch",
+        "groups",
+        "cut",
+        "alone",
+    )
+    table = Table(
+        *columns, title=title, caption="cosines of the encoder as it is; a negative is left i against right j of a batch"
+    )
+    for name, one in found.items():
+        similarities = (one.negative_similarity, one.top_similarity, one.positive_similarity)
+        counts = (one.groups, one.groups_cut, one.alone)
+        table.add_row(
+            name,
+            *(f"{value:.3f}" for value in similarities),
+            f"{one.likely_false_negatives:.2%}",
+            f"{one.repeated_texts:.2f}",
+            *(f"{count:,}" for count in counts),
+        )
+    return table
+
+
+def describe_hardest(one: Inspection, left: Sequence[str], right: Sequence[str]) -> str:
+    """The groups with the most similar negatives, as readable texts."""
+    lines = []
+    for group in one.hardest[:GROUPS_SHOWN]:
+        lines.append(f"group of {len(group.rows)}, mean cosine of its negatives {group.similarity:.3f}")
+        lines += [f"  {shorten(left[row], WIDEST)}  |  {shorten(right[row], WIDEST)}" for row in group.rows]
+    return "\n".join(lines)
+
+
+def summarize_orders(found: Mapping[str, Inspection]) -> dict[str, Any]:
+    """The figures of every order for programs, without the examples."""
+    return {name: {key: value for key, value in asdict(one).items() if key != "hardest"} for name, one in found.items()}
 
 
 def describe_data(task: Task, found: Findings) -> Lines:
