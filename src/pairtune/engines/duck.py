@@ -12,9 +12,9 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 
-from pairtune.engines.job import STAMP, Job, Keys, Kind, keys_of, make_stamp, memory_bytes
 from pairtune.engines.parquet import Source, open_source, written_aside
 from pairtune.engines.query import DUCKDB, count_columns, order_query, words_query
+from pairtune.engines.shuffle_job import STAMP, Keys, Reading, ShuffleJob, keys_of, make_stamp, memory_bytes
 from pairtune.engines.vector_words import write_vector_words
 from pairtune.errors import UserError
 from pairtune.progress import say, track
@@ -25,14 +25,14 @@ THREAD_BYTES = 2**27  # what a thread needs to work with
 RESERVED = ("file_index", "file_row_number")  # DuckDB's own names for where a row stands in its files
 
 
-def shuffle_with_duckdb(job: Job) -> dict[str, int]:
+def shuffle_with_duckdb(job: ShuffleJob) -> dict[str, int]:
     """Find each row's group from row numbers and words alone, then join the other columns: the counts for a report."""
     source = open_source(job.source)
     _refuse_names(source)
     keys = keys_of(job, source)
     read = [*(source.files if job.rows_only else ()), *([job.prepared] if job.prepared else ())]
     with written_aside(job.target, job.source, job.overwrite, read=read) as scratch:
-        if keys.kind == "vector":
+        if keys.reading == "vector":
             assert job.column is not None
             write_vector_words(source, job.column, scratch / "words", by=job.by, seed=job.seed, memory=job.memory)
             keys = Keys(open_source(str(scratch / "words")), "words", "words")
@@ -48,9 +48,9 @@ def shuffle_with_duckdb(job: Job) -> dict[str, int]:
     return dict(zip(columns, counts[0], strict=True))
 
 
-def write_words(source: Source, column: str, kind: Kind, scratch: Path, memory: str | None) -> None:
+def write_words(source: Source, column: str, reading: Reading, scratch: Path, memory: str | None) -> None:
     """Tokenize once: a Parquet file `result` with the words of every row, in the rows' order."""
-    query = f"SELECT words FROM ({words_query(DUCKDB, _rows(source, column), kind)})"
+    query = f"SELECT words FROM ({words_query(DUCKDB, _rows(source, column), reading)})"
     with _connected(scratch, memory) as database:
         _write(database, query, scratch / "result", f"reading the words of {source.rows:,} rows", make_stamp(source))
 
@@ -69,9 +69,9 @@ def _connected(scratch: Path, memory: str | None) -> Iterator[duckdb.DuckDBPyCon
         yield database
 
 
-def _form_groups(database: duckdb.DuckDBPyConnection, keys: Keys, job: Job) -> None:
-    assert keys.kind != "vector"
-    query = order_query(DUCKDB, _rows(keys.source, keys.column), keys.kind, job)
+def _form_groups(database: duckdb.DuckDBPyConnection, keys: Keys, job: ShuffleJob) -> None:
+    assert keys.reading != "vector"
+    query = order_query(DUCKDB, _rows(keys.source, keys.column), keys.reading, job)
     _run(database, f"CREATE TEMP TABLE groups AS {query}", f"grouping {keys.source.rows:,} rows")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pairtune.engines.job import Job, Kind
+from pairtune.engines.shuffle_job import Reading, ShuffleJob
 from pairtune.ordering.shingles import STOP_WORDS
 
 LETTERS = r"\p{L}\p{M}\p{N}"
@@ -22,9 +22,9 @@ GAP = f"{SPACE}(?:(?:{'|'.join(sorted(STOP_WORDS))}){SPACE})*"
 
 @dataclass(frozen=True)
 class Dialect:
-    """One engine's spelling of: hash a string, divide, the words of each kind of column, pick, remove, join.
+    """One engine's spelling of: hash a string, divide, the words of a column by how it is read, pick, remove, join.
 
-    words: what to read a column's value as, by its kind: a text to split, words already split, one value, row ids.
+    words: the words of a column's value, by how it is read: a text to split, words already split, one value, row ids.
     """
 
     hash: str
@@ -33,7 +33,7 @@ class Dialect:
     pick: str
     remove: str
     join: str
-    words: dict[Kind, str]
+    words: dict[Reading, str]
 
 
 # İ first: its lower case is one or two characters, by engine. ς last: some engines give it for a final Σ, some give σ.
@@ -71,9 +71,9 @@ SPARK = Dialect(
 )
 
 
-def words_query(dialect: Dialect, rows: str, kind: Kind) -> str:
+def words_query(dialect: Dialect, rows: str, reading: Reading) -> str:
     """Row → its words, in the order in which they stand; `rows` is a relation of (row, value)."""
-    return f"SELECT row, {dialect.words[kind]} AS words FROM ({rows})"
+    return f"SELECT row, {dialect.words[reading]} AS words FROM ({rows})"
 
 
 def shingles_query(dialect: Dialect, words: str, seed: int, shingle: int) -> str:
@@ -116,11 +116,11 @@ def random_query(dialect: Dialect, rows: str, seed: int) -> str:
     return f"SELECT row, {_rank(dialect, seed)} AS group_id, 0 AS place FROM ({rows})"
 
 
-def order_query(dialect: Dialect, rows: str, kind: Kind | None, job: Job) -> str:
-    """The whole of Algorithm 2: (row, value) → (row, group_id, place); no kind of value, no grouping."""
-    if kind is None:
+def order_query(dialect: Dialect, rows: str, reading: Reading | None, job: ShuffleJob) -> str:
+    """The whole of Algorithm 2: (row, value) → (row, group_id, place); nothing to read, no grouping."""
+    if reading is None:
         return random_query(dialect, rows, job.seed)
-    words = words_query(dialect, rows, kind)
+    words = words_query(dialect, rows, reading)
     return groups_query(dialect, shingles_query(dialect, words, job.seed, job.shingle), job.seed, job.group_size)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Literal
 
-from pairtune.engines.job import EXPECTED, By, Job, ShuffleReport, kind_of_column, memory_bytes
 from pairtune.engines.parquet import open_source, written_aside
+from pairtune.engines.shuffle_job import EXPECTED, By, ShuffleJob, ShuffleReport, memory_bytes, reading_of_column
 from pairtune.errors import UserError
 from pairtune.progress import say
 
@@ -41,7 +41,7 @@ def shuffle(
     """
     started = time.monotonic()
     size = 1 if by == "random" else group_size
-    job = Job(source, target, by, column, size, shingle, seed, memory, master, prepared, rows_only, overwrite)
+    job = ShuffleJob(source, target, by, column, size, shingle, seed, memory, master, prepared, rows_only, overwrite)
     if engine == "duckdb":
         from pairtune.engines.duck import shuffle_with_duckdb as run
     elif engine == "spark":
@@ -55,7 +55,7 @@ def shuffle(
     return report
 
 
-def _log(job: Job, report: ShuffleReport) -> None:
+def _log(job: ShuffleJob, report: ShuffleReport) -> None:
     say(f"{report.rows:,} rows in random order" if job.by == "random" else str(report))
     if report.rows < job.group_size:
         say(f"there are fewer rows than group_size = {job.group_size}: no group can be full")
@@ -88,9 +88,9 @@ def prepare(
         raise UserError(f"clusters is {clusters} and neighbors is {neighbors}; give at least 0 (for √N) and at least 1")
     memory_bytes(memory)
     opened = open_source(source)
-    kind = kind_of_column(opened, by, column)
+    reading = reading_of_column(opened, by, column)
     with written_aside(target, source, overwrite, read=opened.files) as scratch:
-        if kind == "vector":
+        if reading == "vector":
             from pairtune.engines.vector_words import write_vector_words
 
             sizes = {"clusters": clusters, "neighbors": neighbors}
@@ -98,4 +98,4 @@ def prepare(
         else:
             from pairtune.engines.duck import write_words
 
-            write_words(opened, column, kind, scratch, memory)
+            write_words(opened, column, reading, scratch, memory)

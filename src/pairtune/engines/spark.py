@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from pairtune.engines.job import Job, Keys, keys_of, memory_bytes
 from pairtune.engines.parquet import Source, open_source, written_aside
 from pairtune.engines.query import SPARK, count_columns, order_query
+from pairtune.engines.shuffle_job import Keys, ShuffleJob, keys_of, memory_bytes
 from pairtune.errors import UserError
 from pairtune.progress import say
 
@@ -39,7 +39,7 @@ BROADCAST_ROWS = 2_000_000  # so many numbers of rows and groups are sent to eve
 ROW, GROUP, FILE, OFFSET = "pairtune_row", "pairtune_group", "pairtune_file", "pairtune_offset"
 
 
-def shuffle_with_spark(job: Job) -> dict[str, int]:
+def shuffle_with_spark(job: ShuffleJob) -> dict[str, int]:
     """As on DuckDB, into a folder of part files; addresses with a scheme (hdfs://, s3a://) are Spark's own to read and write."""
     if "://" in job.source or "://" in job.target:
         with _session(job, None) as spark:
@@ -55,7 +55,7 @@ def shuffle_with_spark(job: Job) -> dict[str, int]:
     return counts
 
 
-def _shuffle_elsewhere(spark: SparkSession, job: Job) -> dict[str, int]:
+def _shuffle_elsewhere(spark: SparkSession, job: ShuffleJob) -> dict[str, int]:
     """Only Spark sees these files: it tells the columns, and its commit protocol keeps half an output apart from a whole one."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -68,13 +68,13 @@ def _shuffle_elsewhere(spark: SparkSession, job: Job) -> dict[str, int]:
 
 
 def _refuse_vectors(keys: Keys) -> None:
-    if keys.kind == "vector":
+    if keys.reading == "vector":
         advice = "make a prepared file with prepare, which needs no Spark, and give it to shuffle"
         raise UserError(f"column {keys.column!r} holds vectors, which engine spark does not search: {advice}")
 
 
 @contextmanager
-def _session(job: Job, scratch: Path | None) -> Iterator[SparkSession]:
+def _session(job: ShuffleJob, scratch: Path | None) -> Iterator[SparkSession]:
     """The session that is there already, left open, or one of our own, closed at the end."""
     try:
         from py4j.protocol import Py4JError
@@ -94,7 +94,7 @@ def _session(job: Job, scratch: Path | None) -> Iterator[SparkSession]:
             spark.stop()
 
 
-def _start(job: Job, scratch: Path | None) -> SparkSession:
+def _start(job: ShuffleJob, scratch: Path | None) -> SparkSession:
     from pyspark.sql import SparkSession
 
     say("starting Spark")
@@ -105,7 +105,7 @@ def _start(job: Job, scratch: Path | None) -> SparkSession:
     return spark
 
 
-def _settings(job: Job, scratch: Path | None) -> dict[str, Any]:
+def _settings(job: ShuffleJob, scratch: Path | None) -> dict[str, Any]:
     settings: dict[str, Any] = dict(SETTINGS) if job.master is None else SETTINGS | {"spark.master": job.master}
     memory = memory_bytes(job.memory)
     if memory is not None:
@@ -140,19 +140,19 @@ def _read(spark: SparkSession, paths: Sequence[str]) -> tuple[DataFrame, int]:
     return numbered.withColumn(ROW, F.col(ROW) + F.col(OFFSET)).drop(FILE, OFFSET), total
 
 
-def _group(spark: SparkSession, values: DataFrame, keys: Keys, job: Job) -> DataFrame:
+def _group(spark: SparkSession, values: DataFrame, keys: Keys, job: ShuffleJob) -> DataFrame:
     """Narrow: the number of each row and its group, found by the query that DuckDB runs as well."""
     from pyspark.sql import functions as F
 
-    assert keys.kind != "vector"
+    assert keys.reading != "vector"
     value = F.lit(None) if keys.column is None else F.col(f"`{keys.column.replace('`', '``')}`")
     values.select(F.col(ROW).alias("row"), value.alias("value")).createOrReplaceTempView("pairtune_values")
-    groups = spark.sql(order_query(SPARK, "SELECT row, value FROM pairtune_values", keys.kind, job))
+    groups = spark.sql(order_query(SPARK, "SELECT row, value FROM pairtune_values", keys.reading, job))
     spark.catalog.dropTempView("pairtune_values")
     return groups
 
 
-def _write(rows: DataFrame, groups: DataFrame, total: int, job: Job, result: str) -> dict[str, int]:
+def _write(rows: DataFrame, groups: DataFrame, total: int, job: ShuffleJob, result: str) -> dict[str, int]:
     """Wide: join the columns, and write part files by ranges of the group, each sorted, and so all together.
 
     A group's number is uniform in 60 bits, so its highest bits say to which part it goes; Spark's own ORDER BY would

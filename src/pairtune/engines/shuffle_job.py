@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 By = Literal["words", "clusters", "neighbors", "random"]
 
-Kind = Literal["text", "words", "value", "ids"]  # how the values of a column are read as words
+Reading = Literal["text", "words", "value", "ids"]  # how the values of a column are read as words
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 
 @dataclass(frozen=True)
-class Job:
+class ShuffleJob:
     """One shuffle, as `shuffle` was asked for it; every field is checked on the way in."""
 
     source: str
@@ -87,14 +87,14 @@ EXPECTED: dict[By, str] = {
 
 @dataclass(frozen=True)
 class Keys:
-    """Where the words of the rows are: in which column of which files, and of what kind; no column for a random order."""
+    """Where the words of the rows are: in which column of which files, and how it is read; no column for a random order."""
 
     source: Source
     column: str | None
-    kind: Kind | Literal["vector"] | None
+    reading: Reading | Literal["vector"] | None
 
 
-def keys_of(job: Job, source: Source) -> Keys:
+def keys_of(job: ShuffleJob, source: Source) -> Keys:
     """The column that the job names, or the one of its prepared file, which must have been made from this source."""
     if job.by == "random":
         return Keys(source, None, None)
@@ -103,28 +103,28 @@ def keys_of(job: Job, source: Source) -> Keys:
         _check_stamp(prepared, source)
         return Keys(prepared, "words", "words")
     assert job.column is not None
-    return Keys(source, job.column, kind_of_column(source, job.by, job.column))
+    return Keys(source, job.column, reading_of_column(source, job.by, job.column))
 
 
-def kind_of_column(source: Source, by: By, column: str) -> Kind | Literal["vector"]:
+def reading_of_column(source: Source, by: By, column: str) -> Reading | Literal["vector"]:
     """What the column's values are to be read as, or a refusal that says which columns would do."""
     if column not in source.schema.names:
         raise UserError(f"{source.name} has no column {column!r}; there are: {', '.join(source.schema.names)}")
-    kind = _kind(by, source.schema.field(column).type)
-    if kind is None:
-        fitting = [field.name for field in source.schema if _kind(by, field.type)]
+    reading = _reading(by, source.schema.field(column).type)
+    if reading is None:
+        fitting = [field.name for field in source.schema if _reading(by, field.type)]
         advice = f"columns that would do: {', '.join(fitting)}" if fitting else "no column here would do"
         given = source.schema.field(column).type
         raise UserError(f"column {column!r} of {source.name} is of type {given}; by {by} reads {EXPECTED[by]}; {advice}")
-    return kind
+    return reading
 
 
-def _kind(by: By, column: pa.DataType) -> Kind | Literal["vector"] | None:
+def _reading(by: By, column: pa.DataType) -> Reading | Literal["vector"] | None:
     import pyarrow.types as types
 
-    def is_text(kind: pa.DataType) -> bool:
-        kind = kind.value_type if types.is_dictionary(kind) else kind
-        return types.is_string(kind) or types.is_large_string(kind)
+    def is_text(given: pa.DataType) -> bool:
+        given = given.value_type if types.is_dictionary(given) else given
+        return types.is_string(given) or types.is_large_string(given)
 
     is_list = types.is_list(column) or types.is_large_list(column) or types.is_fixed_size_list(column)
     if by == "words":
