@@ -16,7 +16,7 @@ from lab.statistics import describe_difference
 from lab.untuned import find_untuned
 from pairtune import Recipe
 from pairtune.data.datasets import TASKS
-from pairtune.report.grid import Grid, figure
+from pairtune.report.grid import Grid, four_digits
 from pairtune.tune.job import encoder_name
 
 INTRO = """# Evidence
@@ -83,7 +83,7 @@ def rows_grid(names: Sequence[str], show: Sequence[str], book: Book) -> Grid:
         samples = [book.find(recipe, encoder) for encoder in encoders]
         ours = (f"{score_cell(one, metric)} ({len(one)})" if len(one) else "–" for one in samples)
         told = (f"`{setting_of(recipe, setting)}`" for setting in show)
-        rows.append((f"`{name}`", *told, metric[0], figure(published_score(name, metric[0])), *ours))
+        rows.append((f"`{name}`", *told, metric[0], four_digits(published_score(name, metric[0])), *ours))
         shown += samples
     return Grid("", (*head, *(f"{encoder_name(one)} (n)" for one in encoders)), tuple(rows), notes_of(shown))
 
@@ -123,7 +123,7 @@ def _describe_change(change: Change) -> tuple[str, str, str]:
 
 def _cells(before: Sample, after: Sample, metric: Measure) -> tuple[str, ...]:
     """Both scores on dev and on test, the difference, the seeds; no score on dev where dev was trained on."""
-    dev = (figure(one.mean((metric[0], "dev")) if one.runs[0].dev_held_out else None) for one in (before, after))
+    dev = (four_digits(one.mean((metric[0], "dev")) if one.runs[0].dev_held_out else None) for one in (before, after))
     test = (_marked(one, metric) for one in (before, after))
     found = describe_difference(compare(after, before, metric))
     return " → ".join(dev), " → ".join(test), found, f"{len(before)}, {len(after)}"
@@ -131,7 +131,7 @@ def _cells(before: Sample, after: Sample, metric: Measure) -> tuple[str, ...]:
 
 def _marked(sample: Sample, metric: Measure) -> str:
     """The mean on test, where the records still have it: a test set may have been mended since."""
-    score = figure(sample.mean(metric)) if sample.scores(metric) else "–"
+    score = four_digits(sample.mean(metric)) if sample.scores(metric) else "–"
     return f"{score}{f' {sample.problem.mark}' if sample.problem else ''}"
 
 
@@ -146,7 +146,9 @@ def spread_grid(names: Sequence[str], book: Book) -> Grid:
             if scores := sample.scores(metric):
                 spread = f"{min(scores):.4f} to {max(scores):.4f}"
                 mark = f" {sample.problem.mark}" if sample.problem else ""
-                rows.append((f"`{name}`", metric[0], encoder_name(encoder), spread + mark, figure(max(scores) - min(scores))))
+                rows.append(
+                    (f"`{name}`", metric[0], encoder_name(encoder), spread + mark, four_digits(max(scores) - min(scores)))
+                )
                 shown.append(sample)
     return Grid("", ("row", "metric", "encoder", "lowest to highest", "apart"), tuple(rows), notes_of(shown))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.book import Book, Measure
 from lab.candidates import Candidate
 from lab.keys import read_data
-from pairtune.report.grid import figure
+from pairtune.report.grid import four_digits
 
 
 def given_floor(task: str, metric: str, encoder: str) -> str | None:
@@ -35,7 +35,7 @@ def _trained_here(
     """
     samples = [book.find(one.recipe(), encoder) for one in repeated(task)]
     means = [sample.mean(metric) for sample in samples if sample.scores(metric)]
-    floor = figure(max([*means, before or 0.0])) if means else None
+    floor = four_digits(max([*means, before or 0.0])) if means else None
     if floor is None or after is None:
         return ()
     return (floor, clears(floor, after)) if len(means) == len(samples) else (f"≥ {floor}",)

@@ -18,7 +18,7 @@ from lab.statistics import describe_difference
 from lab.untuned import count_looks, find_untuned
 from pairtune import Recipe
 from pairtune.data.datasets import TASKS
-from pairtune.report.grid import Grid, figure, with_spread
+from pairtune.report.grid import Grid, four_digits, with_spread
 from pairtune.runs.record import mean_and_spread
 from pairtune.tune.job import encoder_name
 
@@ -78,10 +78,10 @@ def metric_grid(
         made = [make_row("", recipe, metric, sample, encoder) for sample, encoder in zip(found, encoders, strict=True)]
         samples += found
         row_name = published().get(base_name(recipe))
-        cells = [row_name.row if row_name else "–", f"`{recipe.name}`", figure(made[0].paper)]
+        cells = [row_name.row if row_name else "–", f"`{recipe.name}`", four_digits(made[0].paper)]
         for encoder, row, sample in zip(encoders, made, found, strict=True):
             away = None if row.paper is None or row.mean is None else row.mean - row.paper
-            cells += [score_cell(sample, metric), figure(row.best_on_dev), figure(away, signed=True), str(row.n)]
+            cells += [score_cell(sample, metric), four_digits(row.best_on_dev), four_digits(away, signed=True), str(row.n)]
             cells += [MARKS.get(orders[encoder].beside.get(recipe.name, 0), "–")] if ordered else []
         rows.append(tuple(cells))
     return Grid(heading, tuple(head), tuple(rows), (*notes, *say_problems(samples)))
@@ -105,7 +105,7 @@ def say_problems(samples: Sequence[Sample]) -> list[str]:
 def _baselines(task: str, metric: Measure, book: Book, encoders: Sequence[str], ordered: bool) -> Iterator[tuple[str, ...]]:
     """What needs no encoder, the same in every column."""
     for name, scores in read_baselines(book.results).get(task, {}).items():
-        cells = [figure(scores.get(metric[0]) if metric[1] == "test" else None), "–", "–", "–", *(["–"] if ordered else [])]
+        cells = [four_digits(scores.get(metric[0]) if metric[1] == "test" else None), "–", "–", "–", *(["–"] if ordered else [])]
         yield (name, "–", "–", *(cells * len(encoders)))
 
 
@@ -143,7 +143,7 @@ def search_grid(task: str, round_name: str, book: Book, encoder: str) -> Grid:
     rows, found = [], []
     for place, (candidate, sample) in enumerate(best_first(task, book, encoder, searches()[task].rounds[round_name])):
         of = ((metric, split) for split in ("dev", "test"))
-        scores = (figure(sample.mean(one) if sample.scores(one) else None) for one in of)
+        scores = (four_digits(sample.mean(one) if sample.scores(one) else None) for one in of)
         name = f"`{candidate.name}`{f' {sample.problem.mark}' if sample.problem else ''}"
         rows.append((str(place + 1) if len(sample) else "–", name, *scores, str(len(sample))))
         found.append(sample)
@@ -165,7 +165,7 @@ def released_grid(book: Book) -> Grid | None:
         samples = [(book.find(text, encoder), book.find(code, encoder)) for encoder in encoders]
         if settings_key(text) == settings_key(code) or not any(len(one) for _, one in samples):
             continue
-        cells = [f"`{code.name}`", metric[0], figure(published_score(name, metric[0]))]
+        cells = [f"`{code.name}`", metric[0], four_digits(published_score(name, metric[0]))]
         for both in samples:
             cells += [*(score_cell(one, metric) for one in both), describe_difference(compare(*both[::-1], metric))]
             shown += both
@@ -193,9 +193,20 @@ def best_row(recipe: Recipe, metric: Measure, book: Book, encoder: str) -> tuple
     sample = book.find(recipe, encoder)
     row = make_row(BEST, recipe, metric, sample, encoder)
     chosen = book.find(as_chosen(recipe), encoder)
-    score, dev = score_cell(sample, metric), figure(chosen.mean((name, "dev")) if len(chosen) else None)
+    score, dev = score_cell(sample, metric), four_digits(chosen.mean((name, "dev")) if len(chosen) else None)
     before = find_untuned(recipe.task, encoder, metric, book)
     dev, test = (dev, score) if split == "test" else (score, "–")
     cleared = describe_floor(recipe.task, metric, book, encoder, before.score if before else None, row.mean)
     task, model = f"`{recipe.task}`", encoder_name(encoder)
-    return (task, model, name, str(before or "–"), dev, test, figure(row.best_on_dev), str(row.n), cleared, figure(row.paper))
+    return (
+        task,
+        model,
+        name,
+        str(before or "–"),
+        dev,
+        test,
+        four_digits(row.best_on_dev),
+        str(row.n),
+        cleared,
+        four_digits(row.paper),
+    )

@@ -16,7 +16,7 @@ from lab.scored_rows import recipes_of, shipped_best
 from lab.searches import deciding_encoders, searches
 from lab.verdicts import Family, judge, learned_temperatures
 from pairtune import Run
-from pairtune.report.grid import Grid, figure
+from pairtune.report.grid import Grid, four_digits
 from pairtune.tune.job import encoder_name
 
 INTRO = """# Results
@@ -196,6 +196,8 @@ def _temperatures(book: Book) -> list[str]:
         cells = [learned_temperatures(name, book, encoder) for encoder in encoders_in(book)]
         if any(cells):
             start = read_row(name).stages[0].loss.temperature
-            rows.append((f"`{name}`", figure(start), *(", ".join(f"{value:.4f}" for value in cell) or "–" for cell in cells)))
+            rows.append(
+                (f"`{name}`", four_digits(start), *(", ".join(f"{value:.4f}" for value in cell) or "–" for cell in cells))
+            )
     head = ("recipe", "τ of the paper", *(f"learned, by seed: {encoder_name(encoder)}" for encoder in encoders_in(book)))
     return [Grid("", head, tuple(rows)).as_markdown()] if rows else []

@@ -9,7 +9,7 @@ from math import isfinite
 
 import numpy as np
 
-from pairtune.report.grid import figure
+from pairtune.report.grid import four_digits
 
 RESAMPLES = 20_000
 INSIDE = 0.95
@@ -115,5 +115,5 @@ def describe_interval(difference: Difference) -> str:
     '+0.0200 (one run only)'
     """
     if not isfinite(difference.high):
-        return f"{figure(difference.mean, signed=True)} (one run only)"
-    return f"{figure(difference.mean, signed=True)} ({difference.low:+.4f} to {difference.high:+.4f})"
+        return f"{four_digits(difference.mean, signed=True)} (one run only)"
+    return f"{four_digits(difference.mean, signed=True)} ({difference.low:+.4f} to {difference.high:+.4f})"

@@ -10,7 +10,7 @@ from lab.book import Book, Measure
 from lab.keys import settings_key, todays_name
 from pairtune import Run
 from pairtune.data.datasets import TASKS
-from pairtune.report.grid import figure
+from pairtune.report.grid import four_digits
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Untuned:
     score: float
 
     def __str__(self) -> str:
-        return f"{figure(self.score)} ({self.length} tokens)"
+        return f"{four_digits(self.score)} ({self.length} tokens)"
 
 
 def find_untuned(task: str, encoder: str, metric: Measure, book: Book) -> Untuned | None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pairtune.errors import UserError
 from pairtune.loss import NORMALIZATIONS, batch_softmax_loss
-from pairtune.loss.large import paths
+from pairtune.loss.large.fused import FUSE_FROM, _fits, fuse
 from pairtune.loss.large.layout import MOST_TAGS, layout_of_pairs, layout_of_texts, make_layout
 
 PAIRS, TEXTS, WIDTH = 37, 30, 10
@@ -20,7 +20,7 @@ PAIRS, TEXTS, WIDTH = 37, 30, 10
 
 @pytest.fixture
 def always_fused(monkeypatch):
-    monkeypatch.setitem(paths.FUSE_FROM, "cpu", 1)
+    monkeypatch.setitem(FUSE_FROM, "cpu", 1)
 
 
 def is_fused(loss):
@@ -87,7 +87,7 @@ def test_any_pairs_of_texts_cost_what_the_loop_says(pairs, mask, shared):
     ids = [torch.tensor([ord(pair[side]) for pair in pairs]) for side in (0, 1)]
     positive = torch.tensor([pair[2] for pair in pairs])
     layout = make_layout(positive, tuple(ids), "both", everything=False, mask=mask, merge=shared)
-    found = paths.fuse(*sides, 0.3, layout, "none", len(pairs))
+    found = fuse(*sides, 0.3, layout, "none", len(pairs))
     assert found.item() == pytest.approx(loop_loss(*(side.tolist() for side in sides), pairs, 0.3, mask), abs=1e-4)
 
 
@@ -200,7 +200,7 @@ def test_large_batches_are_fused_where_that_is_safe(pairs, width, dtype, chosen,
 
 def test_the_temperature_down_to_which_no_maximum_is_needed():
     layout = layout_of_pairs(torch.ones(2**20, dtype=torch.bool), "both")
-    assert paths._fits(layout, 1 / 0.0138) and not paths._fits(layout, 1 / 0.0135)
+    assert _fits(layout, 1 / 0.0138) and not _fits(layout, 1 / 0.0135)
 
 
 def test_the_switch_reaches_the_function(tiny_model):

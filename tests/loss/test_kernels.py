@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from pairtune.loss import batch_softmax_loss
-from pairtune.loss.large import paths
-from pairtune.loss.large.fused import FusedLoss, FusedSetup
+from pairtune.loss.large.fused import FUSE_FROM, FusedLoss, FusedSetup
 from pairtune.loss.large.layout import make_layout
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch wants for deterministic products
@@ -184,6 +183,6 @@ def test_memory_grows_with_the_pairs_and_not_with_their_square():
 @needs_gpu
 @pytest.mark.cuda
 def test_small_batches_stay_plain_on_a_gpu():
-    for pairs in (paths.FUSE_FROM["cuda"] - 1, paths.FUSE_FROM["cuda"]):
+    for pairs in (FUSE_FROM["cuda"] - 1, FUSE_FROM["cuda"]):
         loss = batch_softmax_loss(*embeddings(pairs))
-        assert (loss.grad_fn.name() == "FusedLossBackward") is (pairs == paths.FUSE_FROM["cuda"])
+        assert (loss.grad_fn.name() == "FusedLossBackward") is (pairs == FUSE_FROM["cuda"])

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from pairtune.fast.packing import Block, Packed
-from pairtune.loss.large.paths import can_compile
+from pairtune.loss.large.fused import can_compile
 
 NAME = "pairtune_packed"  # no mask function has this name, so that transformers makes no masks for it
 HIDDEN = -1e4  # added to scores that do not count: exp of it is 0, and a row of nothing else is still finite

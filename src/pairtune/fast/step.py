@@ -15,7 +15,7 @@ from transformers.training_args import ParallelMode
 from pairtune.fast.architectures import architecture_of, inner_encoder, packed_attention
 from pairtune.fast.captured import CapturedSteps, Halves
 from pairtune.fast.packing import Packed
-from pairtune.loss.large.paths import can_compile
+from pairtune.loss.large.fused import can_compile
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformerTrainer

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from pairtune.errors import UserError
+from pairtune.loss.large.fused import fuse, suits
 from pairtune.loss.large.layout import make_layout
-from pairtune.loss.large.paths import fuse, suits
 from pairtune.loss.terms import (
     NORMALIZATIONS,
     check_sides,

@@ -37,10 +37,10 @@ class Grid:
         return "\n\n".join([table, *self.notes])
 
 
-def figure(value: float | None, signed: bool = False) -> str:
+def four_digits(value: float | None, signed: bool = False) -> str:
     """Four digits, a dash for nothing.
 
-    >>> figure(0.5, signed=True)
+    >>> four_digits(0.5, signed=True)
     '+0.5000'
     """
     if value is None:
@@ -54,4 +54,4 @@ def with_spread(mean: float | None, spread: float | None, seeds: int) -> str:
     >>> with_spread(0.8088, 0.0031, 3)
     '0.8088 ± 0.0031'
     """
-    return f"{figure(mean)} ± {spread:.4f}" if seeds > 1 and spread is not None else figure(mean)
+    return f"{four_digits(mean)} ± {spread:.4f}" if seeds > 1 and spread is not None else four_digits(mean)
