@@ -29,17 +29,17 @@ screen = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ el
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of text, for programs.")]
 LeftPrompt = Annotated[
-    str | None, typer.Option("--left-prompt", help="What stands before left texts; without, the model's own query prompt.")
+    str | None, typer.Option("--left-prompt", help="Text to put before left texts; default: the model's query prompt.")
 ]
 RightPrompt = Annotated[
-    str | None, typer.Option("--right-prompt", help="What stands before right texts; without, the model's own document prompt.")
+    str | None, typer.Option("--right-prompt", help="Text to put before right texts; default: the model's document prompt.")
 ]
 
 
 @app.callback(invoke_without_command=True)
 def options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     """Fine-tune sentence encoders to score pairs of texts."""
     if version:

@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 @takes_data
 def inspect(
     recipe: Annotated[
-        str | None, typer.Argument(help="A .toml file, or a shipped recipe such as cqa-a/bsc; with --data it may be left out.")
+        str | None,
+        typer.Argument(help="A .toml file or a shipped recipe such as own/positives; default with --data: chosen for you."),
     ] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: order.group=4")] = None,
-    pairs: Annotated[int, typer.Option(help="Encode that many training pairs, 0 for all.")] = 5000,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a setting: order.group=4")] = None,
+    pairs: Annotated[int, typer.Option(help="Encode this many training pairs; 0: all.")] = 5000,
     trial: Annotated[
-        bool, typer.Option("--trial/--no-trial", help="With --data: train for a few seconds, to say how long it would take.")
+        bool, typer.Option("--trial/--no-trial", help="With --data: train for a few seconds to estimate the training time.")
     ] = True,
     own: OwnData = OwnData(),  # noqa: B008
     as_json: JsonFlag = False,
 ) -> None:
-    """Say what is in your pairs and what the batches of each order are like, before training anything."""
+    """Show what is in your pairs, and how hard the batches of each order are, before you train."""
     mine = own.read()
     choice = make_choice(recipe, mine, settings or (), "inspect")
     from pairtune.data.findings import find_oddities  # after the data: a mistake in it is said at once

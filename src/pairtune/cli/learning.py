@@ -34,20 +34,21 @@ FEW = 200  # test pairs: below, the terminal points to the intervals
 @takes_data
 def train(
     recipe: Annotated[
-        str | None, typer.Argument(help="A .toml file, or a shipped recipe such as stsb/combo; with --data it may be left out.")
+        str | None,
+        typer.Argument(help="A .toml file or a shipped recipe such as own/positives; default with --data: chosen for you."),
     ] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: loss.temperature=0.05")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a setting: loss.temperature=0.05")] = None,
     model: Annotated[str | None, typer.Option(help="Encoder: minilm, mpnet, a folder, or a name on the hub.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas: 1,2,3,4,5")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Train once for each seed, separated by commas: 1,2,3")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the run; default runs/<recipe>, with --data runs/<name of the file>.")
+        Path | None, typer.Option(help="Folder of the run; default: runs/<recipe>, with --data runs/<name of the file>.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Throw away what is in the folder.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete what is in the folder and start again.")] = False,
     own: OwnData = OwnData(),  # noqa: B008
     as_json: JsonFlag = False,
 ) -> None:
-    """Train a recipe, one run per seed, and keep the model that is best on dev."""
+    """Train on your pairs (--data), or train a recipe, and keep the model that is best on dev."""
     from pairtune import training
 
     task = own.read()
@@ -68,11 +69,13 @@ def train(
 
 @app.command()
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="Print this one, such as own/positives, as a file to change.")] = None,
-    settings: Annotated[bool, typer.Option("--settings", help="Print every setting that a recipe may have.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print docs/reference/settings.md: the settings.")] = False,
+    name: Annotated[str | None, typer.Argument(help="Print this recipe, such as own/positives, to start your own from.")] = None,
+    settings: Annotated[bool, typer.Option("--settings", help="Print every setting, those that people change first.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the settings as Markdown (docs/reference/settings.md).")
+    ] = False,
 ) -> None:
-    """List the shipped recipes, print one of them, or say what a recipe may have."""
+    """List the shipped recipes, print one of them, or print every setting."""
     from pairtune.runs.recipe import find_recipe, shipped_recipes
 
     if name is not None and (settings or markdown):
@@ -101,7 +104,7 @@ def describe_recipe(name: str) -> str:
 
 @app.command()
 def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo"), as_json: JsonFlag = False) -> None:
-    """Train the default encoder to find a function from what it does, and show the difference."""
+    """Train the default encoder to find Python functions from what they do, and show searches before and after."""
     from pairtune import training
     from pairtune.cli.showing import show_searches
     from pairtune.runs.recipe import read_recipe

@@ -25,15 +25,15 @@ def mine(
     model: Annotated[str, typer.Argument(help="What ranks the candidates: an encoder (alias, folder or hub name), or bm25.")],
     out: Annotated[Path, typer.Argument(help="The table to write: .csv, .tsv, .jsonl or .parquet.")],
     count: Annotated[int, typer.Option(help="Negatives for each pair.", min=1)] = 3,
-    skip: Annotated[int, typer.Option(help="Pass over this many best candidates: they may be right answers.", min=0)] = 0,
-    ranks: Annotated[int, typer.Option(help="Look at this many candidates; 0: enough.", min=0)] = 0,
+    skip: Annotated[int, typer.Option(help="Skip this many best candidates: they may be correct answers.", min=0)] = 0,
+    ranks: Annotated[int, typer.Option(help="Look at this many candidates; 0: as many as needed.", min=0)] = 0,
     margin: Annotated[
-        float, typer.Option(help="A negative scores at most (1 - this) times the right answer; negative: no such limit.")
+        float, typer.Option(help="A negative scores at most (1 - this) times the right answer; below 0: no limit.")
     ] = 0.05,
     absolute_margin: Annotated[float | None, typer.Option(help="A negative scores at most the right answer minus this.")] = None,
     highest: Annotated[float | None, typer.Option(help="No negative scores above this.")] = None,
     lowest: Annotated[float | None, typer.Option(help="No negative scores below this.")] = None,
-    cross_encoder: Annotated[str | None, typer.Option(help="A cross-encoder that scores the candidates again.")] = None,
+    cross_encoder: Annotated[str | None, typer.Option(help="Score the candidates again with this cross-encoder.")] = None,
     own: OwnData = OwnData(),  # noqa: B008
     left_prompt: LeftPrompt = None,
     right_prompt: RightPrompt = None,

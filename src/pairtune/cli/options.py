@@ -29,26 +29,32 @@ class OwnData:
     """What the user said about pairs of their own. Each field is an option; files may be given several times, or as patterns."""
 
     data: Annotated[list[str] | None, _option("--data", f"Your pairs, in one file or more: {FORMATS}.")] = None
-    train: Annotated[list[str] | None, _option("--train", "Pairs to train on; as --data, beside --dev and --test.")] = None
-    dev: Annotated[list[str] | None, _option("--dev", "Pairs to choose by; without, a tenth of train, by left text.")] = None
-    test: Annotated[list[str] | None, _option("--test", "Pairs to report on; without, a tenth of train, by left text.")] = None
+    train: Annotated[list[str] | None, _option("--train", "Pairs to train on, if dev or test are files of their own.")] = None
+    dev: Annotated[
+        list[str] | None, _option("--dev", "Pairs to choose the epoch on; default: a tenth of train, by left text.")
+    ] = None
+    test: Annotated[
+        list[str] | None, _option("--test", "Pairs to report scores on; default: a tenth of train, by left text.")
+    ] = None
     left: Annotated[str | None, _option("--left", "Column of the left text; usual names are recognized.")] = None
     right: Annotated[str | None, _option("--right", "Column of the right text; usual names are recognized.")] = None
     label: Annotated[str | None, _option("--label", "Column of the label; usual names are recognized.")] = None
-    no_label: Annotated[bool, _option("--no-label", "There are no labels: every pair is positive.")] = False
+    no_label: Annotated[bool, _option("--no-label", "The pairs have no labels: all are positive.")] = False
     negative: Annotated[
         list[str] | None, _option("--negative", "Column of a negative, or several; negative, negative_1 … are recognized.")
     ] = None
     no_negatives: Annotated[bool, _option("--no-negatives", "Ignore columns of negatives.")] = False
-    group: Annotated[str | None, _option("--group", "Column of a group; a group is never in two splits.")] = None
+    group: Annotated[str | None, _option("--group", "Column of a group, such as a thread; a group is never in two splits.")] = (
+        None
+    )
     split_column: Annotated[
         str | None, _option("--split-column", "Column that says train, dev (or validation) or test for each pair.")
     ] = None
     corpus: Annotated[
-        list[str] | None, _option("--corpus", "Texts in which positives are searched: one per line, or a table.")
+        list[str] | None, _option("--corpus", "Texts to search the right answers in: one per line, or a table.")
     ] = None
     kind: Annotated[
-        str | None, _option("--kind", "classification, ranking, regression or retrieval; without, seen from the labels.")
+        str | None, _option("--kind", "classification, ranking, regression or retrieval; default: seen from the labels.")
     ] = None
 
     @property

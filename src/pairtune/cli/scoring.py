@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Part = Annotated[
     str | None,
-    typer.Option("--split", help="train, dev, test, or an extra split of the task; without, test, or a file of your own whole."),
+    typer.Option("--split", help="train, dev, test, or an extra split; default: test, or all pairs of your own file."),
 ]
 Quick = Annotated[
     bool,
@@ -44,7 +44,7 @@ Quick = Annotated[
 
 @app.command()
 def tasks(as_json: JsonFlag = False) -> None:
-    """List the tasks: found where, rows per split, or how to get them."""
+    """List the datasets: where they were found and how many pairs they have, or how to get them."""
     from pairtune.data.datasets import TASKS, task_status
 
     found = {name: task_status(name) for name in TASKS}
@@ -69,7 +69,7 @@ def tasks(as_json: JsonFlag = False) -> None:
 @takes_data
 def evaluate(
     model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
-    task: Annotated[str | None, typer.Argument(help="A task, unless --data is given.")] = None,
+    task: Annotated[str | None, typer.Argument(help="A dataset that `pairtune tasks` lists, if there is no --data.")] = None,
     split: Part = None,
     own: OwnData = OwnData(),  # noqa: B008
     left_prompt: LeftPrompt = None,
@@ -91,15 +91,15 @@ def evaluate(
 @takes_data
 def metrics(
     scores: Annotated[
-        Path, typer.Option(help="One number per line in the split's order (in a search: query by query), or .npy.")
+        Path, typer.Option(help="The scores: one number per line in the order of the pairs (retrieval: query by query), or .npy.")
     ],
-    task: Annotated[str | None, typer.Argument(help="The task whose split was scored, unless --data is given.")] = None,
+    task: Annotated[str | None, typer.Argument(help="The dataset that was scored, if there is no --data.")] = None,
     split: Part = None,
-    dev_scores: Annotated[Path | None, typer.Option(help="Scores of the dev split: the threshold of F1 is chosen there.")] = None,
+    dev_scores: Annotated[Path | None, typer.Option(help="Scores of dev, to choose the threshold of F1 on.")] = None,
     own: OwnData = OwnData(),  # noqa: B008
     as_json: JsonFlag = False,
 ) -> None:
-    """Score any system's numbers, so that BM25 or a cross-encoder stands on the same footing."""
+    """Compute the metrics of scores that another system made, such as BM25 or a cross-encoder."""
     from pairtune.data.files import read_scores
     from pairtune.metrics import best_threshold, score_split
 
@@ -134,8 +134,8 @@ def count_scored(task: Task, split: str) -> dict[str, float]:
 def score(
     model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
     file: Annotated[Path | None, typer.Argument(help="Pairs to score: .csv, .tsv, .jsonl, .parquet and others.")] = None,
-    left: Annotated[str, typer.Option(help="The left text; with a file, its column, by default left.")] = "",
-    right: Annotated[str, typer.Option(help="The right text; with a file, its column, by default right.")] = "",
+    left: Annotated[str, typer.Option(help="The left text; with a file, the name of its column.")] = "",
+    right: Annotated[str, typer.Option(help="The right text; with a file, the name of its column.")] = "",
     left_prompt: LeftPrompt = None,
     right_prompt: RightPrompt = None,
     quick: Quick = False,
@@ -159,15 +159,15 @@ def score(
 def search(
     model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
     corpus: Annotated[Path, typer.Argument(help="Texts to search: one per line, or a table with --column.")],
-    query: Annotated[str | None, typer.Argument(help="What to look for; none: ask at a prompt.")] = None,
-    column: Annotated[str, typer.Option(help="The column of the texts, where the corpus is a table.")] = "text",
-    top: Annotated[int, typer.Option(help="How many to show.", min=1)] = 5,
+    query: Annotated[str | None, typer.Argument(help="What to search for; without it, type queries one by one.")] = None,
+    column: Annotated[str, typer.Option(help="Column of the texts, if the corpus is a table.")] = "text",
+    top: Annotated[int, typer.Option(help="How many results to show.", min=1)] = 5,
     left_prompt: LeftPrompt = None,
     right_prompt: RightPrompt = None,
     quick: Quick = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Find the nearest texts of a corpus; the index is kept beside it."""
+    """Search a corpus for the texts nearest to a query. The index is kept beside the corpus."""
     from pairtune.data.tables import read_texts
 
     texts = read_texts(corpus, column)

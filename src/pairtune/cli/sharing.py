@@ -17,11 +17,11 @@ def report(
         list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, such as runs/demo; several are compared.")
     ],
     out: Annotated[
-        Path | None, typer.Option(help="The page; default RUN/report.html, for several runs report.html here.")
+        Path | None, typer.Option(help="The page to write; default: RUN/report.html, for several runs ./report.html.")
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
-    """Write one page, which needs no network, that shows what training has done; several runs are compared."""
+    """Write a page that shows what training did. It needs no network. Several runs are compared."""
     from pairtune.report.page import write_report
 
     page = write_report(runs, out or (runs[0] if len(runs) == 1 else Path()) / "report.html")
@@ -34,13 +34,13 @@ def report(
 def serve(
     model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
     corpus: Annotated[Path | None, typer.Option(help="Texts to search: one per line, or a table with --column.")] = None,
-    column: Annotated[str, typer.Option(help="The column of the texts, where the corpus is a table.")] = "text",
-    original: Annotated[str | None, typer.Option(help="The encoder to show beside it; none: what it was tuned from.")] = None,
-    host: Annotated[str, typer.Option(help="Where to listen; anything but this machine needs --token.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Which port; 0 takes any that is free.")] = 8000,
-    token: Annotated[str | None, typer.Option(envvar="PAIRTUNE_TOKEN", help="What the API and the page ask for.")] = None,
+    column: Annotated[str, typer.Option(help="Column of the texts, if the corpus is a table.")] = "text",
+    original: Annotated[str | None, typer.Option(help="Encoder to compare with; default: the one it was tuned from.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; any but this machine needs --token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0: any free one.")] = 8000,
+    token: Annotated[str | None, typer.Option(envvar="PAIRTUNE_TOKEN", help="Token that the API and the page ask for.")] = None,
 ) -> None:
-    """Serve a local page, and a JSON API, to try a model: search, score two texts, score a list."""
+    """Serve a local page and a JSON API to try a model: search, score two texts, score a list."""
     from pairtune.serve import serve as serve_model
 
     serve_model(model, corpus=corpus, column=column, original=original, host=host, port=port, token=token)
@@ -49,12 +49,12 @@ def serve(
 @app.command()
 def export(
     model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
-    out: Annotated[Path | None, typer.Argument(help="The folder to write; default MODEL-onnx or MODEL-openvino.")] = None,
+    out: Annotated[Path | None, typer.Argument(help="Folder to write; default: MODEL-onnx or MODEL-openvino.")] = None,
     onnx: Annotated[bool, typer.Option("--onnx", help="For ONNX Runtime.")] = False,
     openvino: Annotated[bool, typer.Option("--openvino", help="For OpenVINO.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Write a model for another runtime, and check that it encodes as before."""
+    """Write a model for another runtime, and check that its embeddings are the same."""
     if onnx == openvino:
         raise UserError("say for which runtime: --onnx or --openvino, one of them")
     from pairtune.encoders.export import export_model

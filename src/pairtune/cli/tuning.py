@@ -25,22 +25,22 @@ def tune(
     ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Start with this setting: train.max_seq_length=64")] = None,
     minutes: Annotated[
-        float, typer.Option(help="Time for everything, the last training included; 0: no limit, with --trainings.")
+        float, typer.Option(help="Time for the search and the last training; 0: no limit (give --trainings).")
     ] = 30,
-    trainings: Annotated[int | None, typer.Option(help="Stop the race after this many trainings.")] = None,
+    trainings: Annotated[int | None, typer.Option(help="Stop the search after this many trainings.")] = None,
     jobs: Annotated[int, typer.Option(help="Trainings at the same time, on one GPU or CPU.")] = 1,
     model: Annotated[str | None, typer.Option(help="Encoder: minilm, mpnet, a folder, or a name on the hub.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the search; default runs/<name of the data>-tuned.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the search; default: runs/<name of the data>-tuned.")] = None,
     storage: Annotated[
         str | None, typer.Option(help="File or database URL that several machines share; default: a file in the folder.")
     ] = None,
-    join: Annotated[bool, typer.Option("--join", help="Only help with the race of another process on the same storage.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a search that was stopped.")] = False,
-    task: Annotated[str | None, typer.Option(help="A task that `pairtune tasks` lists, instead of --data.")] = None,
+    join: Annotated[bool, typer.Option("--join", help="Help the search of another process with the same --storage.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a search that was stopped.")] = False,
+    task: Annotated[str | None, typer.Option(help="A dataset that `pairtune tasks` lists, instead of --data.")] = None,
     own: OwnData = OwnData(),  # noqa: B008
     as_json: JsonFlag = False,
 ) -> None:
-    """Choose settings for your pairs by cross-validation, then train the best ones. Test is scored once, at the end."""
+    """Search for better settings for your pairs by cross-validation, then train the best. Test is scored once, at the end."""
     from pairtune.tune.tuner import tune as tune_task
 
     mine = own.read()
