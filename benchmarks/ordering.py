@@ -4,7 +4,7 @@
     python benchmarks/ordering.py --texts 10000 100000 --train-pairs 1024 --json
     python benchmarks/ordering.py --device cuda --rows 10_000 100_000 1_000_000 --neighbors 100 500 --json
     python benchmarks/ordering.py --device cuda --train-pairs 3364 --model bert-base
-    python benchmarks/ordering.py --recipe qqp/bsc --recipe stsb/bsc --model bert-base
+    python benchmarks/ordering.py --recipe lab/recipes/qqp/bsc.toml --model bert-base
 
 With --rows, whole orders by examples are made on --device and nothing else (up to 100,000 pairs the fastest of three): the
 search for neighbors, checked against brute force in float64 on 256 rows, the greedy pass, and what `reuse` adds, which is
