@@ -8,14 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pairtune import PairSet, Task, load_task
+from pairtune.data.info import METRICS_OF_KIND
+from pairtune.data.pairs import Kind
 
 TRAIN, HELD_OUT = 5000, 3000  # pairs at most: what a user has, and what a comparison needs
-METRICS = {
-    "classification": ("F1", "F1@best", "AP"),
-    "ranking": ("MAP", "MRR", "P@1"),
-    "regression": ("Spearman", "Pearson"),
-    "retrieval": ("HP@1", "HP@5", "MRR"),
-}
 
 
 @dataclass(frozen=True)
@@ -51,10 +47,10 @@ def as_it_is(task: Task) -> Task:
     return task
 
 
-def as_kind(task: Task, kind: str, change: Callable[[PairSet], PairSet]) -> Task:
+def as_kind(task: Task, kind: Kind, change: Callable[[PairSet], PairSet]) -> Task:
     """The same pairs, changed, as another kind of task."""
     parts = {part: change(task.split(part)) for part in ("train", "dev", "test")}
-    return replace(task, kind=kind, metrics=METRICS[kind], metric=METRICS[kind][0], positive_above=0.5, **parts)
+    return replace(task, kind=kind, metrics=METRICS_OF_KIND[kind], metric=METRICS_OF_KIND[kind][0], positive_above=0.5, **parts)
 
 
 def yes_or_no(task: Task) -> Task:

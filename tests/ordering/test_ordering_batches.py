@@ -6,7 +6,7 @@ import pytest
 from pairtune.errors import UserError
 from pairtune.ordering import Order
 from pairtune.ordering.hardness import inspect_batches
-from pairtune.ordering.order import count_batches, count_cut_groups, cut_batches, describe_order
+from pairtune.ordering.order import count_batches, count_cut_groups, cut_batches, describe_groups
 
 
 def order_of(*groups):
@@ -31,7 +31,7 @@ def test_groups_that_a_batch_ends_in_are_counted():
     assert count_cut_groups(order, 3) == 3
     assert count_cut_groups(order, 100) == 0
     assert count_cut_groups(order, 1) == 3  # all but the one that stands alone
-    assert describe_order(order, 3) == "10 pairs in 4 groups (largest 4, 1 pairs alone); batches of 3 cut 3 of them"
+    assert describe_groups(order, 3) == "10 pairs in 4 groups (largest 4, 1 pairs alone); batches of 3 cut 3 of them"
 
 
 def test_inspection_agrees_with_loops_over_the_batches():

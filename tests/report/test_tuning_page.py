@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pairtune.report.tuning_page import describe_choice, describe_worth, find_effects, render
+from pairtune.report.tuning_page import describe_choice, describe_worth, find_effects, render_tuning
 from pairtune.tune.tried import Tried, Tuning
 
 
@@ -80,12 +80,12 @@ def test_more_time_is_said_to_be_worth_what_is_open():
 def test_the_page_shows_every_candidate_and_escapes_names():
     failed = tried(3, {"mix": "0.3"}, 0.0, folds=0, ended="failed: x")
     candidates = [BASE, tried(1, RATE, 0.03, ended="better"), tried(2, ORDER, -0.01), failed]
-    page = render(make_tuning(candidates, chosen=1), 'name = "tuned"')
+    page = render_tuning(make_tuning(candidates, chosen=1), 'name = "tuned"')
     assert "<b>mine</b>" not in page and "&lt;b&gt;mine&lt;/b&gt;" in page
     assert page.count('<td class="text">not better</td>') == 1 and ">chosen</td>" in page and "failed: x" in page
     assert "order 75 %" in page and "because of the pairs" in page
 
 
 def test_a_search_with_no_time_for_challengers_has_a_page():
-    page = render(make_tuning([BASE], noise=None, importance={}), "")
+    page = render_tuning(make_tuning([BASE], noise=None, importance={}), "")
     assert "No other candidate was tried" in page

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import sem
 
-from pairtune.tune.comparison import choose, common_noise, compare, judge
+from pairtune.tune.comparison import choose_winner, common_noise, compare, judge
 
 FOLDS = range(1, 11)
 
@@ -62,20 +62,20 @@ def test_of_two_that_cannot_be_told_apart_the_simpler_is_taken():
     base = scores([0.50, 0.52, 0.48, 0.51])
     much = {fold: score + gain for (fold, score), gain in zip(base.items(), (0.10, 0.12, 0.11, 0.09), strict=True)}
     same = {fold: score + gain for (fold, score), gain in zip(much.items(), (0.01, -0.01, 0.01, 0.0), strict=True)}
-    assert choose([base, same, much], [0, 3, 1], 4) == 2
-    assert choose([base, same, much], [0, 1, 3], 4) == 1
+    assert choose_winner([base, same, much], [0, 3, 1], 4) == 2
+    assert choose_winner([base, same, much], [0, 1, 3], 4) == 1
 
 
 def test_two_lucky_folds_do_not_make_a_winner():
     base = scores([0.5, 0.5, 0.5, 0.5])
-    assert choose([base, {1: 0.9, 2: 0.9}], [0, 1], 10) == 0
+    assert choose_winner([base, {1: 0.9, 2: 0.9}], [0, 1], 10) == 0
 
 
 def race_of(rng, effect, candidates=8, folds=10, noise=0.01):
     hardness = rng.normal(scale=0.1, size=folds)
     all_scores = [scores(hardness + rng.normal(scale=noise, size=folds)) for _ in range(candidates)]
     all_scores[3] = {fold: score + effect for fold, score in all_scores[3].items()}
-    return choose(all_scores, [0] + [1] * (candidates - 1), folds)
+    return choose_winner(all_scores, [0] + [1] * (candidates - 1), folds)
 
 
 def test_a_real_gain_is_found_and_mere_luck_seldom_wins_though_folds_differ_ten_times_as_much():

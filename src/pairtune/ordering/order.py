@@ -130,10 +130,10 @@ def count_cut_groups(order: Order, size: int) -> int:
     return int(np.count_nonzero(order.groups // size != last // size))
 
 
-def describe_order(order: Order, size: int) -> str:
+def describe_groups(order: Order, size: int) -> str:
     """Groups and batches of an order, in words.
 
-    >>> describe_order(Order(np.arange(5), np.array([0, 1, 2])), 4)
+    >>> describe_groups(Order(np.arange(5), np.array([0, 1, 2])), 4)
     '5 pairs in 3 groups (largest 3, 2 pairs alone); batches of 4 cut 1 of them'
     """
     sizes = order.sizes()

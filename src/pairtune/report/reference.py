@@ -116,13 +116,13 @@ def list_settings() -> dict[str, FieldInfo]:
 
 
 def _row(name: str, field: FieldInfo) -> tuple[str, ...]:
-    return f"`{name}`", describe_default(field), describe_values(field), field.description or ""
+    return f"`{name}`", show_default(field), describe_values(field), field.description or ""
 
 
-def describe_default(field: FieldInfo) -> str:
+def show_default(field: FieldInfo) -> str:
     """As TOML has it; a dash where there is none.
 
-    >>> describe_default(TABLES["train"].model_fields["fast"]), describe_default(TABLES["order"].model_fields["margin"])
+    >>> show_default(TABLES["train"].model_fields["fast"]), show_default(TABLES["order"].model_fields["margin"])
     ('`true`', '–')
     """
     if field.is_required() or field.default is None:

@@ -40,11 +40,11 @@ def write_tuning_page(folder: Path) -> Path:
     """The page of the search in this folder."""
     tuning = read_tuning(folder)
     recipe = folder / "recipe.toml"
-    write_whole(folder / PAGE, render(tuning, recipe.read_text(encoding="utf-8") if recipe.exists() else ""))
+    write_whole(folder / PAGE, render_tuning(tuning, recipe.read_text(encoding="utf-8") if recipe.exists() else ""))
     return folder / PAGE
 
 
-def render(tuning: Tuning, recipe: str) -> str:
+def render_tuning(tuning: Tuning, recipe: str) -> str:
     """The page as text."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

@@ -50,7 +50,7 @@ def find_examples(evidence: Evidence | None, count: int = COUNT) -> Examples:
 
 
 @dataclass(frozen=True)
-class Answer:
+class BestAnswer:
     """The place of the first right answer to a query, from 1, and the best wrong one."""
 
     left: str
@@ -59,13 +59,13 @@ class Answer:
     rival: str
 
 
-def _searched(tested: Judged, outcome: Outcome) -> dict[int, Answer]:
+def _searched(tested: Judged, outcome: Outcome) -> dict[int, BestAnswer]:
     assert outcome.rank is not None and outcome.right is not None and outcome.rival is not None
     columns = zip(tested.query, tested.left, outcome.right, outcome.rank, outcome.rival, strict=True)
-    return {query: Answer(left, right, rank, rival) for query, left, right, rank, rival in columns if rank}
+    return {query: BestAnswer(left, right, rank, rival) for query, left, right, rank, rival in columns if rank}
 
 
-def _ranked(evidence: Evidence, outcome: Outcome) -> dict[int, Answer]:
+def _ranked(evidence: Evidence, outcome: Outcome) -> dict[int, BestAnswer]:
     """The same from the scores of the candidates; among equals a wrong one counts as before the right one."""
     tested = evidence.test
     assert tested is not None
@@ -80,11 +80,11 @@ def _ranked(evidence: Evidence, outcome: Outcome) -> dict[int, Answer]:
             best = max(right, key=lambda row: outcome.score[row])
             rival = max(wrong, key=lambda row: outcome.score[row])
             rank = 1 + sum(outcome.score[row] >= outcome.score[best] for row in wrong)
-            answers[query] = Answer(tested.left[best], tested.right[best], rank, tested.right[rival])
+            answers[query] = BestAnswer(tested.left[best], tested.right[best], rank, tested.right[rival])
     return answers
 
 
-def _of_queries(before: dict[int, Answer], after: dict[int, Answer], count: int) -> Examples:
+def _of_queries(before: dict[int, BestAnswer], after: dict[int, BestAnswer], count: int) -> Examples:
     """A win is judged by the ratio of ranks: from 8 to 1 is more than from 108 to 101."""
     both = [query for query in after if query in before]
     gain = {query: np.log(before[query].rank) - np.log(after[query].rank) for query in both}

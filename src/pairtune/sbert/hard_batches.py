@@ -15,7 +15,7 @@ from pairtune.encoders.processes import encode_texts, share_from_first
 from pairtune.errors import UserError
 from pairtune.ordering import ORDERINGS, Order, advise, check_controls, order_pairs
 from pairtune.ordering.nearest import unit_rows
-from pairtune.ordering.order import describe_order
+from pairtune.ordering.order import describe_groups
 from pairtune.progress import say
 from pairtune.runs.recipe import OrderSettings, explain
 from pairtune.sbert.callbacks import calling_trainer
@@ -112,7 +112,7 @@ class HardBatches(TrainerCallback):
         if state.is_world_process_zero:
             for sampler in self.samplers:
                 if ORDERINGS[sampler.settings.by].needs != "nothing":
-                    description = describe_order(sampler.order_of_epoch(), sampler.batch_size)
+                    description = describe_groups(sampler.order_of_epoch(), sampler.batch_size)
                     say(f"epoch {self._epoch + 1}, order by {sampler.settings.by}: {description}")
         if self.kept is not None:
             self.kept.begin_epoch(list(kwargs["train_dataloader"].batch_sampler), self._done)

@@ -78,7 +78,7 @@ def judge(found: Comparison, most: int) -> Verdict:
     return "tie" if found.folds >= most else "open"
 
 
-def choose(scores: Sequence[FoldScores], changes: Sequence[int], most: int) -> int:
+def choose_winner(scores: Sequence[FoldScores], changes: Sequence[int], most: int) -> int:
     """The place of the candidate to take; the first one is the starting recipe.
 
     Of those with enough folds, find the one with the largest mean gain over the first, and all that are not clearly behind it.

@@ -19,7 +19,7 @@ from pairtune.data.pairs import Task
 from pairtune.errors import UserError
 from pairtune.progress import say
 from pairtune.runs.recipe import Recipe
-from pairtune.tune.comparison import ENOUGH, Comparison, choose, common_noise, compare, judge
+from pairtune.tune.comparison import ENOUGH, Comparison, choose_winner, common_noise, compare, judge
 from pairtune.tune.folds import Folds, fold_name, make_folds
 from pairtune.tune.job import Job
 from pairtune.tune.ledger import Entry, Ledger
@@ -198,7 +198,7 @@ class Course:
     def best(self, entries: Sequence[Entry]) -> int:
         """The place of the candidate that would be taken now."""
         changes = [len(self.space.changes(entry.levels)) for entry in entries]
-        return choose([entry.scores for entry in entries], changes, len(self.folds.numbers))
+        return choose_winner([entry.scores for entry in entries], changes, len(self.folds.numbers))
 
     def gain(self, entry: Entry, entries: Sequence[Entry]) -> Comparison:
         """A candidate beside the starting recipe."""

@@ -125,7 +125,7 @@ def weigh_tiles(
 
 
 @triton.jit
-def scale_rows(
+def scale_chosen(
     vectors, chosen, factor, found, width, vector_stride, stride,
     CHOSEN: tl.constexpr, UNIT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -143,7 +143,7 @@ def pull_rows(
     vectors, chosen, factor, given, own, others, starts, partners, found, edges, width, vector_stride, stride,
     CHOSEN: tl.constexpr, UNIT: tl.constexpr, LISTED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of `scale_rows`: of vectors[chosen[i]], when found[i] has given[i] and the share of its edges.
+    """The gradient of `scale_chosen`: of vectors[chosen[i]], when found[i] has given[i] and the share of its edges.
 
     That is own[i] · others[i] for i < edges; with LISTED Σ own[e] · others[partners[e]] over starts[i] ≤ e < starts[i + 1].
     """

@@ -11,7 +11,7 @@ from triton import cdiv, next_power_of_2
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from pairtune.loss.large.fused import LN2, STEP
-from pairtune.loss.large.kernels import dot_rows, pull_rows, scale_rows, sum_tiles, weigh_tiles
+from pairtune.loss.large.kernels import dot_rows, pull_rows, scale_chosen, sum_tiles, weigh_tiles
 from pairtune.loss.large.layout import Layout
 from pairtune.loss.large.stored import weigh
 
@@ -132,7 +132,7 @@ def scale(vectors: Tensor, chosen: Tensor | None, factor: Tensor, dtype: torch.d
     found = torch.empty(count, cdiv(width, STEP) * STEP, dtype=dtype, device=vectors.device)
     block = next_power_of_2(found.shape[1])
     sizes = (width, width, found.shape[1])
-    scale_rows[(count,)](vectors, chosen, factor, found, *sizes, CHOSEN=chosen is not None, UNIT=unit, BLOCK=block)
+    scale_chosen[(count,)](vectors, chosen, factor, found, *sizes, CHOSEN=chosen is not None, UNIT=unit, BLOCK=block)
     return found
 
 
