@@ -122,7 +122,7 @@ def test_train_evaluate_score_and_search_in_a_row(tmp_path, pairs_csv, tiny_enco
     found = call("search", model, pairs_csv, "how much is 7 plus 7", "--column", "answer", "--top", "3").splitlines()
     assert len(found) == 3
     assert (tmp_path / "pairs.csv.index" / "vectors.faiss").exists()
-    asked = call("search", model, pairs_csv, "--column", "answer", "--top", "1", input="it is 8\n\n")
+    asked = call("search", model, pairs_csv, "--top", "1", input="it is 8\n\n")
     assert "it is 8" in asked
 
 

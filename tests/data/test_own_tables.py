@@ -199,6 +199,11 @@ def test_a_byte_order_mark_and_blank_lines_are_no_columns(tmp_path):
 def test_a_corpus_is_lines_or_a_column(tmp_path):
     (tmp_path / "corpus.txt").write_text("one\n\n two \n", encoding="utf-8")
     (tmp_path / "corpus.csv").write_text("id,text\n1,one\n2,two\n", encoding="utf-8")
+    (tmp_path / "answers.csv").write_text("question,answer\nq,one\nq,two\n")
+    assert read_texts(tmp_path / "answers.csv") == ["one", "two"]
+    (tmp_path / "notes.csv").write_text("id,note\n1,one\n")
+    with pytest.raises(UserError, match=r"The columns are: id, note; say --column NAME"):
+        read_texts(tmp_path / "notes.csv")
     assert read_texts(tmp_path / "corpus.txt", "text") == read_texts(tmp_path / "corpus.csv", "text") == ["one", "two"]
     (tmp_path / "empty.txt").write_text("\n")
     with pytest.raises(UserError, match=r"empty\.txt: the file is empty"):

@@ -160,7 +160,9 @@ def search(
     model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
     corpus: Annotated[Path, typer.Argument(help="Texts to search: one per line, or a table with --column.")],
     query: Annotated[str | None, typer.Argument(help="What to search for; without it, type queries one by one.")] = None,
-    column: Annotated[str, typer.Option(help="Column of the texts, if the corpus is a table.")] = "text",
+    column: Annotated[
+        str | None, typer.Option(help="Column of the texts, if the corpus is a table; usual names are recognized.")
+    ] = None,
     top: Annotated[int, typer.Option(help="How many results to show.", min=1)] = 5,
     left_prompt: LeftPrompt = None,
     right_prompt: RightPrompt = None,

@@ -34,7 +34,9 @@ def report(
 def serve(
     model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
     corpus: Annotated[Path | None, typer.Option(help="Texts to search: one per line, or a table with --column.")] = None,
-    column: Annotated[str, typer.Option(help="Column of the texts, if the corpus is a table.")] = "text",
+    column: Annotated[
+        str | None, typer.Option(help="Column of the texts, if the corpus is a table; usual names are recognized.")
+    ] = None,
     original: Annotated[str | None, typer.Option(help="Encoder to compare with; default: the one it was tuned from.")] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; any but this machine needs --token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0: any free one.")] = 8000,

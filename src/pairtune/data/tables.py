@@ -119,7 +119,11 @@ def read_texts(path: Path | str, column: str | None = None) -> list[str]:
 def _text_column(table: Table) -> str:
     names = [name for name in CORPUS_COLUMNS if name in table.names] or (list(table.names) if len(table.names) == 1 else [])
     if not names:
-        raise UserError(f"{table.path}: which column holds the texts? The columns are: {', '.join(table.names)}; name it text")
+        shown = ", ".join(table.names)
+        raise UserError(
+            f"{table.path}: which column holds the texts? The columns are: {shown}; "
+            f"say --column NAME (search, serve), or name it text"
+        )
     return names[0]
 
 

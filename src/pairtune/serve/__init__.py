@@ -11,7 +11,7 @@ def serve(
     model: str,
     *,
     corpus: Path | None = None,
-    column: str = "text",
+    column: str | None = None,
     original: str | None = None,
     host: str = "127.0.0.1",
     port: int = 8000,

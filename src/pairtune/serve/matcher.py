@@ -105,7 +105,7 @@ def use_half_the_cores() -> None:
     faiss.omp_set_num_threads(threads)  # of the thread that calls it, in both libraries
 
 
-def load_matcher(model: str, corpus: Path | None = None, column: str = "text", original: str | None = None) -> Matcher:
+def load_matcher(model: str, corpus: Path | None = None, column: str | None = None, original: str | None = None) -> Matcher:
     """Load the encoders and open their indexes, which are kept beside the corpus, one folder each."""
     texts = None if corpus is None else read_texts(corpus, column)
     loaded = {"tuned": (model, load_encoder(model))}

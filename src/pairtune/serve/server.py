@@ -23,7 +23,7 @@ LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def run_server(
-    model: str, *, corpus: Path | None, column: str, original: str | None, host: str, port: int, token: str | None
+    model: str, *, corpus: Path | None, column: str | None, original: str | None, host: str, port: int, token: str | None
 ) -> None:
     """Listen, load, and answer until Ctrl-C; what is wrong with the address is said before the corpus is encoded."""
     check_exposure(host, token)
