@@ -192,7 +192,7 @@ def test_every_command_and_file_that_a_page_names_is_there(page):
         if re.match(r"(recipes|results|benchmarks|tests|examples|src)/[\w./-]+$", code):
             assert (ROOT / code).exists(), code
         folder, slash, rest = code.partition("/")
-        if slash and rest and (ROOT / "recipes" / folder).is_dir():
+        if folder and slash and rest and (ROOT / "recipes" / folder).is_dir():
             assert code in shipped_recipes(), code
 
 
