@@ -196,6 +196,16 @@ def test_every_command_and_file_that_a_page_names_is_there(page):
             assert code in shipped_recipes(), code
 
 
+def test_the_pages_about_adding_something_name_places_that_are_there():
+    named = r"`(\w+)` (?:of `(\w+)` )?in `((?:src|tests)/[\w./]+\.py)`"
+    pages = [page for page in PAGES if page.parent.name == "extending"]
+    places = [place for page in pages for place in re.findall(named, page.read_text(encoding="utf-8"))]
+    assert len(places) >= 15
+    for name, owner, path in places:
+        source = (ROOT / path).read_text(encoding="utf-8")
+        assert re.search(rf"\b{name}\b", source) and re.search(rf"\b{owner}\b", source), (name, owner, path)
+
+
 def test_the_page_of_the_command_line_is_what_typer_generates():
     command = [sys.executable, "-m", "typer", "pairtune.cli", "utils", "docs", "--name", "pairtune", "--title", "Command line"]
     made = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONUTF8": "1"}).stdout

@@ -147,7 +147,7 @@ def train(
     mine = {f"seed-{seed}" for seed in seeds}
     others = [path.parent for path in out.glob("seed-*/recipe.json") if path.parent.name not in mine]
     if (out / "model").exists() and not others and not any((out / name / "recipe.json").exists() for name in mine):
-        raise UserError(f"{out / 'model'} is there, and no run of ours made it: give another --out")
+        raise UserError(f"{out / 'model'} was not made by pairtune, and would be replaced: give another --out")
     options: Any = {"results": out.parent / "results.jsonl", "task": task, "resume": resume, "overwrite": overwrite}
     runs = [run(recipe, seed, out=out / f"seed-{seed}", **options) for seed in seeds]
     if overwrite:
@@ -218,7 +218,7 @@ def train_stage(
     epochs = read_history(trainer.state.log_history, number)
     kept = choose_epoch([epoch.dev[task.metric] for epoch in epochs], recipe.select, to_beat)
     if first is not None and not kept:
-        say(f"{progress.title}: no epoch beat what it began with on dev ({task.metric} {to_beat:.4f}), which is kept")
+        say(f"{progress.title}: no epoch was better on dev than the start ({task.metric} {to_beat:.4f}): the start is kept")
         first.restore(model)
     trained = Trained(epochs, kept, clock.seconds, clock.pairs, len(dataset))
     if checkpoints:
@@ -316,7 +316,7 @@ def explain_failure(problem: Exception, stage: Stage, log: list[dict[str, Any]])
         ) from problem
     if lost := [entry["step"] for entry in log if not np.isfinite(entry.get("loss", 0.0))]:
         raise UserError(
-            f"the training diverged: by step {lost[0]} the loss was no number any more. Lower train.learning_rate "
+            f"the training diverged: the loss is NaN or infinite since step {lost[0]}. Lower train.learning_rate "
             f"(it is {stage.train.learning_rate:g}; 2e-5 is usual), or raise loss.temperature (it is {stage.loss.temperature:g})"
         ) from problem
 

@@ -85,7 +85,7 @@ def test_what_is_missing_or_does_not_fit_is_said(beir):
     with pytest.raises(UserError, match="is a collection, which names its own texts and splits"):
         read_pairs(beir, left="query")
     judge(beir, "dev", [("q1", "d99", 1)])
-    with pytest.raises(UserError, match="text d99 is judged, but there is no such one"):
+    with pytest.raises(UserError, match="text d99 has a judgement but is not in the collection"):
         read_pairs(beir)
     for name in ("train", "dev", "test"):
         (beir / "qrels" / f"{name}.tsv").unlink()

@@ -55,7 +55,7 @@ def test_pairs_of_extra_splits_keep_label_and_grade():
         ("test", r'train.splits = "test": test is what models are judged by; to train on, there is: train, titles'),
         ("train+tittles", r"task made has no split 'tittles'; to train on, there is: train, titles"),
         ("train+train", r"train is named twice; name each split once"),
-        ("train+seen", r"of seen no pair is left .*: leave it out"),
+        ("train+seen", r"every pair of seen is in train already.*: leave it out"),
     ],
 )
 def test_splits_that_cannot_be_trained_on_are_refused_before_anything_is_written(splits, message, tmp_path):

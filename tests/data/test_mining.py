@@ -78,7 +78,7 @@ def test_negative_pairs_get_no_negatives_and_no_positive_is_refused():
     assert negatives_by_pair(mine_negatives(pairs, Wanted(1), rank_by_words, corpus=["b e"])) == {("a b", "a c"): ["b e"]}
     with pytest.raises(UserError, match="no pair is positive"):
         mine_negatives(PairSet.of(["a"], ["b"], [0]), Wanted(1), rank_by_words)
-    with pytest.raises(UserError, match="no pair has 1 negatives that fit"):
+    with pytest.raises(UserError, match=r"no pair has enough negatives \(1\) within the limits"):
         mine_negatives(PairSet.of(["a b"], ["a c"]), Wanted(1, highest=-1), rank_by_words, corpus=["b", "c", "d"])
 
 

@@ -305,14 +305,14 @@ def scaled(values):
         ([0, 1, 1], [0, 1, 1], ""),
         ([0.2, 0.4, 0.9], [0.2, 0.4, 0.9], ""),
         ([0.5, 1.0000002], [0.5, 1], ""),
-        ([0, 2.5, 5], [0, 0.5, 1], "labels: 0 to 5 laid on 0 to 1, as (label − 0) / 5"),
-        ([0.4, 4.8], [0.08, 0.96], "labels: 0 to 5 laid on 0 to 1, as (label − 0) / 5"),
-        ([1, 2, 3, 4], [0, 1 / 3, 2 / 3, 1], "labels: 1 to 4 laid on 0 to 1, as (label − 1) / 3"),
-        ([1, 3, 5], [0, 0.5, 1], "labels: 1 to 5 laid on 0 to 1, as (label − 1) / 4"),
-        ([1, 2], [0, 1], "labels: 1 to 2 laid on 0 to 1, as (label − 1) / 1"),
-        ([3, 50, 97], [0.03, 0.5, 0.97], "labels: 0 to 100 laid on 0 to 1, as (label − 0) / 100"),
-        ([-1, 0, 1], [0, 0.5, 1], "labels: -1 to 1 laid on 0 to 1, as (label + 1) / 2"),
-        ([-0.2, 0.6], [0.4, 0.8], "labels: -1 to 1 laid on 0 to 1, as (label + 1) / 2"),
+        ([0, 2.5, 5], [0, 0.5, 1], "labels: 0 to 5 mapped to 0 to 1, as (label − 0) / 5"),
+        ([0.4, 4.8], [0.08, 0.96], "labels: 0 to 5 mapped to 0 to 1, as (label − 0) / 5"),
+        ([1, 2, 3, 4], [0, 1 / 3, 2 / 3, 1], "labels: 1 to 4 mapped to 0 to 1, as (label − 1) / 3"),
+        ([1, 3, 5], [0, 0.5, 1], "labels: 1 to 5 mapped to 0 to 1, as (label − 1) / 4"),
+        ([1, 2], [0, 1], "labels: 1 to 2 mapped to 0 to 1, as (label − 1) / 1"),
+        ([3, 50, 97], [0.03, 0.5, 0.97], "labels: 0 to 100 mapped to 0 to 1, as (label − 0) / 100"),
+        ([-1, 0, 1], [0, 0.5, 1], "labels: -1 to 1 mapped to 0 to 1, as (label + 1) / 2"),
+        ([-0.2, 0.6], [0.4, 0.8], "labels: -1 to 1 mapped to 0 to 1, as (label + 1) / 2"),
     ],
 )
 def test_the_scale_of_the_labels_is_seen_and_said(values, labels, note):
@@ -431,7 +431,7 @@ def test_a_split_without_both_classes_is_refused(tmp_path):
 def test_what_was_done_is_noted(tmp_path):
     task = read_table(write_csv(tmp_path / "p.csv", labelled(list(range(1, 6)) * 12)), "q", "a", "y")
     assert task.notes == (
-        "labels: 1 to 5 laid on 0 to 1, as (label − 1) / 4",
+        "labels: 1 to 5 mapped to 0 to 1, as (label − 1) / 4",
         "regression: 5 different labels, and only 0 of 60 left texts have a list of grades",
         "split by left text: 48 train, 6 dev, 6 test",
     )

@@ -97,7 +97,7 @@ def open_folder(path, recipe=RECIPE, seed=1, task=TASK, **how):
 
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(UserError, match="not empty and not a run of ours"):
+    with pytest.raises(UserError, match="not empty and was not made by pairtune"):
         open_folder(tmp_path, overwrite=True)
     assert (tmp_path / "thesis.txt").exists()
 

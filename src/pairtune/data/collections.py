@@ -87,7 +87,7 @@ def _pairs(path: Path, rows: Judgements, queries: Mapping[str, str], texts: Mapp
     for query, text, _ in rows:
         if query not in queries or not texts.get(text):
             missing = f"query {query}" if query not in queries else f"text {text}"
-            raise UserError(f"{path}: {missing} is judged, but there is no such one; the files do not belong together")
+            raise UserError(f"{path}: {missing} has a judgement but is not in the collection: the files do not belong together")
     grade = np.array([grade for _, _, grade in rows], np.float32)
     return PairSet.of(
         [queries[query] for query, _, _ in rows],

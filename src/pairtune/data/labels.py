@@ -60,7 +60,7 @@ def rescale(values: Sequence[float], where: Callable[[int], str]) -> Scaled:
     grade = np.asarray(values, np.float64)
     low, high = _scale(grade, where)
     label = np.clip((grade - low) / (high - low), 0, 1).astype(np.float32)
-    note = "" if (low, high) == (0, 1) else f"labels: {low:g} to {high:g} laid on 0 to 1, as (label − {low:g}) / {high - low:g}"
+    note = "" if (low, high) == (0, 1) else f"labels: {low:g} to {high:g} mapped to 0 to 1, as (label − {low:g}) / {high - low:g}"
     return Scaled(label, grade.astype(np.float32), note.replace("− -", "+ ") + _doubt_few(grade, where))
 
 

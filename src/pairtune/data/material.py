@@ -135,8 +135,7 @@ def take_splits(task: Task, names: str) -> PairSet:
             pairs = pairs.take(fresh)
         if not len(pairs):
             raise UserError(
-                f"{setting}: of {name} no pair is left without those that are there already, and those whose left text dev or "
-                f"test has: leave it out"
+                f"{setting}: every pair of {name} is in train already, or its left text is in dev or test: leave it out"
             )
         taken[name] = pairs
     return reduce(join, taken.values())

@@ -136,7 +136,8 @@ def mine_negatives(
     kept = np.flatnonzero(~short[query])
     if not len(kept):
         raise UserError(
-            f"no pair has {wanted.count} negatives that fit: ask for fewer, look at more candidates (ranks), or loosen the margin"
+            f"no pair has enough negatives ({wanted.count}) within the limits: ask for fewer, look at more candidates (ranks), "
+            "or lower the margin"
         )
     chosen = order[query[kept]]  # (kept, count)
     found = [tuple(texts[place] for place in row) for row in np.take_along_axis(places[query[kept]], chosen, 1).tolist()]
@@ -225,7 +226,7 @@ def _choose(scores: np.ndarray, wanted: Wanted) -> tuple[np.ndarray, np.ndarray]
     order = np.argsort(-scores, axis=1, kind="stable")[:, wanted.skip :][:, : wanted.count]
     if order.shape[1] < wanted.count:
         raise UserError(
-            f"{wanted.count} negatives after {wanted.skip} that are skipped, of {scores.shape[1]} candidates: ask for fewer"
+            f"{wanted.count} negatives after skipping {wanted.skip}, of only {scores.shape[1]} candidates: ask for fewer"
         )
     return order, ~np.isfinite(np.take_along_axis(scores, order, 1)).all(axis=1)
 

@@ -9,6 +9,13 @@ from typing import Any
 from pairtune.report.summary import Shown
 from pairtune.runs.record import Run, dotted
 
+LOSS_NAMES = {
+    "bsc": "batch softmax",
+    "combo": "batch softmax",
+    "mse": "mean squared error",
+    "pearson": "Pearson correlation",
+    "cosent": "CoSENT",
+}
 OWN = ("command", "training time", "finished", "model")  # every run has its own
 
 
@@ -60,8 +67,7 @@ def list_facts(one: Shown) -> Iterator[tuple[str, str]]:
 
 def describe_loss(loss: dict[str, Any]) -> str:
     """The loss in words."""
-    parts = {"bsc": "batch softmax", "combo": "batch softmax", "mse": "mean squared error", "pearson": "Pearson correlation"}
-    text = parts.get(loss["kind"], loss["kind"])
+    text = LOSS_NAMES.get(loss["kind"], loss["kind"])
     if loss["kind"] in ("bsc", "combo"):
         learned = " at first, learned" if loss["learn_temperature"] else ""
         text += f", τ {loss['temperature']:g}{learned}, {loss['normalize']} normalization"

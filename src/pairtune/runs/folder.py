@@ -41,7 +41,7 @@ class RunFolder:
             raise UserError("--resume keeps what is there, --overwrite loses it: give one of the two")
         if not self.begun:
             if self.path.is_dir() and any(path.name != LOCK for path in self.path.iterdir()):
-                raise UserError(f"{self.path} is not empty and not a run of ours: give another --out")
+                raise UserError(f"{self.path} is not empty and was not made by pairtune: give another --out")
         elif not overwrite:
             self._check_same(asked)
             if self.finished and not resume:

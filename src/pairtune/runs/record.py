@@ -161,7 +161,7 @@ def _read_file(path: Path) -> Iterator[Run]:
         try:
             yield Run.model_validate_json(line)
         except ValidationError as problem:
-            say(f"{path}, line {number}: not a run record ({problem.error_count()} problems), passed over")
+            say(f"{path}, line {number}: not a run record ({problem.error_count()} problems), skipped")
 
 
 def best_index(dev_scores: Sequence[float]) -> int:

@@ -181,7 +181,7 @@ class HardBatches(TrainerCallback):
             self.kept.flush()
             if self.kept.batches_kept:
                 return self.kept.encoded
-            say("order.encode is 'reuse', but this loss does not show its embeddings to anyone: encoding all texts again")
+            say("order.encode is 'reuse', but this loss does not hand over its embeddings: encoding all texts again")
         elif self._encoded is not None and sampler.settings.encode != "each-epoch":
             return self._encoded
         encoded = encode_side(sampler, model, args)

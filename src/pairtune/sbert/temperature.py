@@ -32,7 +32,9 @@ class Temperature(nn.Module):
         if not rate > 0:
             raise UserError(f"the learning rate of the temperature is {rate}: give a value above 0 (0.001 is usual)")
         if learned and not LOWEST <= initial <= HIGHEST:
-            raise UserError(f"temperature is {initial:g}; a learned one stays within {LOWEST:g} to {HIGHEST:g}: start in there")
+            raise UserError(
+                f"temperature is {initial:g}; a learned one stays within {LOWEST:g} to {HIGHEST:g}: give a value in between"
+            )
         self.initial, self.rate = float(initial), rate
         self.log = nn.Parameter(torch.tensor(math.log(initial))) if learned else None
 

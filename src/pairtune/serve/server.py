@@ -31,7 +31,7 @@ def run_server(
         matcher = load_matcher(model, corpus, column, original)
         listener.listen(BACKLOG)  # whoever reads the next line may come at once
         where = f"[{host}]" if ":" in host else host
-        say(f"http://{where}:{listener.getsockname()[1]}/ answers, /docs says what it can be asked; Ctrl-C stops it")
+        say(f"http://{where}:{listener.getsockname()[1]}/ is ready; /docs describes the API; Ctrl-C stops it")
         with suppress(KeyboardInterrupt):
             make_server(matcher, host, token).run(sockets=[listener])
 
