@@ -15,8 +15,7 @@ import numpy as np
 from pairtune.data.datasets import load_task
 from pairtune.data.filling import fill_dev
 from pairtune.data.material import check_candidates, check_negatives, note_splits, training_dataset
-from pairtune.data.pairs import Task
-from pairtune.data.prompting import ALIKE, add_prompts
+from pairtune.data.pairs import ALIKE, Task, add_prompts
 from pairtune.data.splits import join_dev, rotate_dev
 from pairtune.errors import UserError
 from pairtune.progress import say

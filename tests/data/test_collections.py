@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from pairtune.cli import app
 from pairtune.data.collections import read_judgements
-from pairtune.data.tables import read_pairs
+from pairtune.data.own_tables import read_pairs
 from pairtune.errors import UserError
 from small import WORDS
 

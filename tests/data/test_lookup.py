@@ -134,6 +134,6 @@ def test_antique_through_ir_datasets_is_the_same_task(nowhere, monkeypatch):
 
 
 def test_the_table_of_tasks_imports_nothing_heavy():
-    code = "import sys, pairtune.data.datasets, pairtune.data.tables, pairtune.data.negatives; print(*sys.modules)"
+    code = "import sys, pairtune.data.datasets, pairtune.data.own_tables, pairtune.data.negatives; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "datasets", "pyarrow", "sentence_transformers", "scipy"} & set(loaded)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pairtune.data.tables import read_pairs
+from pairtune.data.own_tables import read_pairs
 from pairtune.errors import UserError
 
 

@@ -10,8 +10,7 @@ from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner
 
 from pairtune.cli import app
-from pairtune.data.pairs import PairSet, Task
-from pairtune.data.prompting import add_prompts
+from pairtune.data.pairs import PairSet, Task, add_prompts
 from pairtune.encoders.embedding import encode
 from pairtune.encoders.prompts import Prompts, choose_prompts, own_prompts
 from pairtune.errors import UserError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from huggingface_hub import ModelCard
 
-from pairtune.data.tables import read_pairs
+from pairtune.data.own_tables import read_pairs
 from pairtune.runs.recipe import read_recipe
 from pairtune.sbert.card import find_base_model, write_card
 from pairtune.training import run, train

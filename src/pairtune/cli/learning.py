@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from pairtune.tune.rules import Choice
 
 FEW = 200  # test pairs: below, the terminal points to the intervals
+CALL_WIDTH = 60  # characters of a function that the demo finds
+DEMO_SEARCHES = (
+    "ask for a password without showing it",
+    "break a long paragraph into lines",
+    "put tasks in order so that each comes after what it depends on",
+)
 
 
 @app.command()
@@ -106,7 +112,6 @@ def describe_recipe(name: str) -> str:
 def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo"), as_json: JsonFlag = False) -> None:
     """Train the default encoder to find Python functions from what they do, and show searches before and after."""
     from pairtune import training
-    from pairtune.cli.showing import show_searches
     from pairtune.runs.recipe import read_recipe
 
     runs = training.train(read_recipe("stdlib/demo"), seeds=(1,), out=out, resume=True)
@@ -114,8 +119,28 @@ def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("r
     if as_json:
         return
     before, after = (scores["test"]["HP@1"] for scores in (runs[0].before, runs[0].after))
-    show_searches(out / "model", screen)
+    show_searches(out / "model")
     print(f"HP@1 {before:.3f} → {after:.3f}")
+
+
+def show_searches(model: Path, top: int = 3) -> None:
+    """Three searches among the functions of the modules that were held out, by the encoder as it came and as it is now."""
+    from rich.table import Table
+
+    from pairtune.data.datasets import load_task
+    from pairtune.encoders.index import Index
+    from pairtune.encoders.loading import load_encoder
+    from pairtune.runs.evidence import shorten
+
+    corpus = load_task("stdlib").test.corpus or ()
+    encoders = {"before": load_encoder("minilm"), "after": load_encoder(str(model))}
+    indexes = {name: Index.build(encoder, corpus) for name, encoder in encoders.items()}
+    for query in DEMO_SEARCHES:
+        table = Table("before", "after", title=f"“{query}”", title_justify="left")
+        found = [indexes[name].search(encoder, query, top) for name, encoder in encoders.items()]
+        for before, after in zip(*found, strict=True):
+            table.add_row(*(f"{score:.2f}  {shorten(text, CALL_WIDTH)}" for score, text in (before, after)))
+        screen.print(table)
 
 
 def choose_recipe(name: str | None, own: Task | None, overrides: Sequence[str], what: str) -> Recipe:

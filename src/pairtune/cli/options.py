@@ -88,7 +88,7 @@ class OwnData:
         return self._read(None, self.dev, self.data or self.test)
 
     def _read(self, train: Sequence[str] | None, dev: Sequence[str] | None, test: Sequence[str] | None) -> Task:
-        from pairtune.data.tables import read_pairs
+        from pairtune.data.own_tables import read_pairs
 
         if self.label and self.no_label:
             raise UserError(f"--label {self.label} and --no-label: give one of the two")

@@ -79,7 +79,7 @@ def evaluate(
 ) -> None:
     """Score a model on a split of a task, or on all pairs of a file."""
     chosen, split = choose_scored(task, own, split)
-    from pairtune.data.prompting import ALIKE, add_prompts
+    from pairtune.data.pairs import ALIKE, add_prompts
     from pairtune.sbert.evaluator import evaluate_task
 
     encoder = load(model, quick)
@@ -142,7 +142,7 @@ def score(
     as_json: JsonFlag = False,
 ) -> None:
     """Print the score of a pair of texts, or of every pair of a file, one per line."""
-    from pairtune.data.tables import read_sides
+    from pairtune.data.own_tables import read_sides
 
     if file is None and not (left.strip() and right.strip()):
         raise UserError("nothing to score: give both --left TEXT and --right TEXT, or a file of pairs")
@@ -170,7 +170,7 @@ def search(
     as_json: JsonFlag = False,
 ) -> None:
     """Search a corpus for the texts nearest to a query. The index is kept beside the corpus."""
-    from pairtune.data.tables import read_texts
+    from pairtune.data.own_tables import read_texts
 
     texts = read_texts(corpus, column)
     from pairtune.encoders.index import open_index  # after the texts: a mistake in them is said at once

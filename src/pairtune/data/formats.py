@@ -220,7 +220,7 @@ def _open_dataset(path: Path) -> Table:
 
 def open_hub(name: str) -> Table:
     """A dataset of the Hugging Face hub, with its splits: hub:OWNER/NAME, or hub:OWNER/NAME:CONFIG."""
-    from pairtune.data.datasets.hub import hub_splits
+    from pairtune.data.info import hub_splits
 
     repository, _, config = name.removeprefix(HUB).partition(":")
     how = "download the dataset elsewhere, write it with save_to_disk, and give the folder"

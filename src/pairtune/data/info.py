@@ -1,15 +1,18 @@
-"""What a dataset says about itself, and the splits that its loader gives."""
+"""What a dataset says about itself, and the splits that its loader gives: from files, or from the Hugging Face hub."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pairtune.data.pairs import Kind, PairSet
+from pairtune.errors import UserError
+from pairtune.progress import say
 
 METRICS_OF_KIND: dict[Kind, tuple[str, ...]] = {
     "classification": ("F1", "F1@best", "AP"),
@@ -17,6 +20,7 @@ METRICS_OF_KIND: dict[Kind, tuple[str, ...]] = {
     "regression": ("Spearman", "Pearson"),
     "retrieval": ("HP@1", "HP@5", "MRR"),
 }
+HubRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -99,3 +103,19 @@ def connect(left: Sequence[str], right: Sequence[str]) -> list[str]:
 def distinct(texts: Iterable[str]) -> tuple[str, ...]:
     """The texts without repetitions, in order of first occurrence."""
     return tuple(dict.fromkeys(texts))
+
+
+def hub_splits(repository: str, config: str | None, how: str) -> Mapping[str, Iterable[HubRow]]:
+    """The dataset's splits by the hub's names (train, validation, test); `how` tells a user without a network what to do."""
+    import datasets
+
+    shown = f"{repository} ({config})" if config else repository
+    say(f"fetching {shown} from the Hugging Face hub, once")
+    try:
+        return datasets.load_dataset(repository, config)
+    except (OSError, ValueError, RuntimeError) as problem:
+        reason = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+        raise UserError(
+            f"the dataset was not found on this machine, and the hub gave no {shown}: {reason}. "
+            f"Without a network, bring the files: {how}"
+        ) from problem

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pairtune.data.material import training_pairs
-from pairtune.data.pairs import PairSet, Task
+from pairtune.data.pairs import ALIKE, PairSet, Task, add_prompts
 from pairtune.data.profile import MEASURED_TEXTS, spread
-from pairtune.data.prompting import ALIKE, add_prompts
 from pairtune.encoders.embedding import encode
 from pairtune.encoders.ignoring import give_tokenizer, ignoring
 from pairtune.encoders.loading import load_encoder

@@ -12,9 +12,11 @@ import numpy as np
 from pairtune.errors import UserError
 
 if TYPE_CHECKING:
+    from pairtune.encoders.prompts import Prompts
     from pairtune.metrics import Gold
 
 Kind = Literal["classification", "ranking", "regression", "retrieval"]
+ALIKE = ("classification", "regression")  # kinds whose two texts are of one sort, as a rule
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,3 +146,23 @@ class Task:
         if name not in splits:
             raise UserError(f"task {self.name} has no split {name!r}; known: {', '.join(splits)}")
         return splits[name]
+
+
+def add_prompts(task: Task, prompts: Prompts) -> Task:
+    """The task with the prompts before its texts; queries keep their names."""
+    if not prompts:
+        return task
+    extra = {name: prompt_pairs(pairs, prompts) for name, pairs in task.extra.items()}
+    train, dev, test = (prompt_pairs(pairs, prompts) for pairs in (task.train, task.dev, task.test))
+    return replace(task, train=train, dev=dev, test=test, extra=extra, notes=(*task.notes, f"prompts: {prompts}"))
+
+
+def prompt_pairs(pairs: PairSet, prompts: Prompts) -> PairSet:
+    """The pairs with the prompts before their texts."""
+    return replace(
+        pairs,
+        left=prompts.of_left(pairs.left),
+        right=prompts.of_right(pairs.right),
+        corpus=None if pairs.corpus is None else prompts.of_right(pairs.corpus),
+        negatives=None if pairs.negatives is None else tuple(prompts.of_right(texts) for texts in pairs.negatives),
+    )

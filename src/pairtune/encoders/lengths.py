@@ -15,7 +15,7 @@ LONGEST = 512  # where an encoder names no limit
 QUANTILE = 0.99
 
 
-def count_tokens(model: SentenceTransformer, texts: Sequence[str]) -> np.ndarray:
+def count_sampled_tokens(model: SentenceTransformer, texts: Sequence[str]) -> np.ndarray:
     """The tokens of at most MEASURED texts, uncut, special ones included."""
     count = min(len(texts), MEASURED)
     chosen = [texts[int(place)] for place in np.arange(count) * len(texts) // max(count, 1)]
@@ -28,7 +28,7 @@ def needed_length(model: SentenceTransformer, texts: Sequence[str], share: float
 
     Measured on at most MEASURED texts; how many of all are cut is estimated from these.
     """
-    tokens = count_tokens(model, texts)
+    tokens = count_sampled_tokens(model, texts)
     limit = int(model.max_seq_length or LONGEST)
     if not len(tokens):
         return limit, 0
@@ -38,7 +38,7 @@ def needed_length(model: SentenceTransformer, texts: Sequence[str], share: float
 
 def describe_cut(model: SentenceTransformer, texts: Sequence[str]) -> str:
     """How many of the texts are longer than the model reads, in words; empty where none is."""
-    tokens = count_tokens(model, texts)
+    tokens = count_sampled_tokens(model, texts)
     limit = int(model.max_seq_length or LONGEST)
     cut = int((tokens > limit).sum())
     if not cut:

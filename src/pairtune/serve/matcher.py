@@ -13,7 +13,7 @@ import faiss
 import numpy as np
 import torch
 
-from pairtune.data.tables import read_texts
+from pairtune.data.own_tables import read_texts
 from pairtune.encoders.index import Index, open_index
 from pairtune.encoders.loading import load_encoder
 from pairtune.encoders.prompts import NO_PROMPTS, Prompts, choose_prompts, keep_prompts
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Side:
+class Served:
     """One encoder, by the name it was given, and its index of the corpus where there is one."""
 
     name: str
@@ -60,7 +60,7 @@ class Answer:
 class Matcher:
     """Answers many questions at a time: every distinct text goes through each encoder once."""
 
-    sides: tuple[Side, ...]
+    sides: tuple[Served, ...]
     corpus: str | None = None
 
     def answer(self, questions: Sequence[Question]) -> list[Answer]:
@@ -83,7 +83,7 @@ class Matcher:
         return 0 if index is None else len(index.texts)
 
 
-def _search(side: Side, questions: Sequence[Question], answers: Sequence[Answer]) -> None:
+def _search(side: Served, questions: Sequence[Question], answers: Sequence[Answer]) -> None:
     """Find the matches of all questions that ask for some, in one go."""
     asking = [place for place, question in enumerate(questions) if question.top]
     if side.index is None or not asking:
@@ -116,19 +116,19 @@ def load_matcher(model: str, corpus: Path | None = None, column: str | None = No
             loaded["original"] = (found, load_encoder(found))
         except UserError as problem:
             say(f"the encoder that {model} came from is not shown: {problem}; --original names one")
-    sides = tuple(_side(name, encoder, loaded_model, texts, corpus) for name, (encoder, loaded_model) in loaded.items())
+    sides = tuple(_prepare(name, encoder, loaded_model, texts, corpus) for name, (encoder, loaded_model) in loaded.items())
     return Matcher(sides, None if corpus is None else corpus.name)
 
 
-def _side(name: str, encoder: str, model: SentenceTransformer, texts: Sequence[str] | None, corpus: Path | None) -> Side:
+def _prepare(name: str, encoder: str, model: SentenceTransformer, texts: Sequence[str] | None, corpus: Path | None) -> Served:
     prompts = choose_prompts(model, {})
     if prompts:
         keep_prompts(model, prompts)
         say(f"{encoder}: {prompts}")
     if texts is None or corpus is None:
-        return Side(name, encoder, model, prompts=prompts)
+        return Served(name, encoder, model, prompts=prompts)
     beside = corpus if name == "tuned" else corpus.with_name(f"{corpus.name}.{name}")
-    return Side(name, encoder, model, open_index(model, texts, beside=beside, prompts=prompts), prompts)
+    return Served(name, encoder, model, open_index(model, texts, beside=beside, prompts=prompts), prompts)
 
 
 def find_original(model: Path) -> str | None:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pairtune.data.datasets.hub import HubRow, hub_splits
 from pairtune.data.files import find_file, need_file, pick_columns, read_delimited
-from pairtune.data.info import METRICS_OF_KIND, Splits, TaskInfo, in_tenth
+from pairtune.data.info import METRICS_OF_KIND, HubRow, Splits, TaskInfo, hub_splits, in_tenth
 from pairtune.data.labels import binary_label
 from pairtune.data.pairs import PairSet
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from pairtune.data.datasets.hub import HubRow, hub_splits
 from pairtune.data.files import need_file, pick_columns, read_delimited
-from pairtune.data.info import METRICS_OF_KIND, Splits, TaskInfo, share
+from pairtune.data.info import METRICS_OF_KIND, HubRow, Splits, TaskInfo, hub_splits, share
 from pairtune.data.labels import binary_label
 from pairtune.data.pairs import PairSet
 from pairtune.errors import UserError

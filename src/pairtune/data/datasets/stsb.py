@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from pairtune.data.datasets.hub import HubRow, hub_splits
 from pairtune.data.files import need_file, read_delimited
-from pairtune.data.info import METRICS_OF_KIND, Splits, TaskInfo
+from pairtune.data.info import METRICS_OF_KIND, HubRow, Splits, TaskInfo, hub_splits
 from pairtune.data.pairs import PairSet
 from pairtune.errors import UserError
 

@@ -13,10 +13,9 @@ from pairtune.data.collections import is_collection, read_collection
 from pairtune.data.files import read_lines
 from pairtune.data.formats import is_table, open_table, stem_of
 from pairtune.data.info import distinct, fold
-from pairtune.data.kinds import check_kind, metrics_of, see_kind
 from pairtune.data.labels import rescale
 from pairtune.data.pairs import Kind, PairSet, Task
-from pairtune.data.profile import number_texts
+from pairtune.data.profile import check_kind, metrics_of, number_texts, see_kind
 from pairtune.data.records import Files, Records, join_records, open_tables, read_records
 from pairtune.data.roles import Roles, find_roles
 from pairtune.data.splits import split_by_key
