@@ -16,7 +16,7 @@ from pairtune.data.info import distinct, fold
 from pairtune.data.labels import rescale
 from pairtune.data.pairs import Kind, PairSet, Task
 from pairtune.data.profile import check_kind, metrics_of, number_texts, see_kind
-from pairtune.data.records import Files, Records, join_records, open_tables, read_records
+from pairtune.data.records import Files, Records, collect_records, join_records, open_tables
 from pairtune.data.roles import Roles, find_roles
 from pairtune.data.splits import split_by_key
 from pairtune.data.table import Table
@@ -66,7 +66,7 @@ def read_pairs(
     if split_column is None and len(tables) > 1:
         split = False  # the files say it already
     roles, said = find_roles(first, left=left, right=right, label=label, group=group, split=split, negatives=negatives)
-    parts = {name: read_records(found, roles) for name, found in tables.items()}
+    parts = {name: collect_records(found, roles) for name, found in tables.items()}
     notes = [f"{table.path.name}: {note}" for found in tables.values() for table in found for note in table.notes] + list(said)
     pairs, which, remarks = _put_together(parts, roles, seed, str(first.path))
     task = _make_task(pairs, which, check_kind(kind), corpus, roles, str(first.path))

@@ -51,7 +51,7 @@ def _expand(name: str) -> list[Path]:
     return found
 
 
-def read_records(tables: Sequence[Table], roles: Roles) -> Records:
+def collect_records(tables: Sequence[Table], roles: Roles) -> Records:
     """The pairs of the tables, one after the other."""
     return join_records([_read_one(table, roles) for table in tables])
 
