@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import duckdb
 import numpy as np
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pytest
 
 from pairtune import progress
 from pairtune.engines import prepare, shuffle
+from pairtune.engines.duck import _percents
 from pairtune.ordering.hashing import rank_rows
 from pairtune.ordering.order import Side
 from pairtune.ordering.shingles import find_words, order_by_shingles, order_by_words
@@ -88,7 +91,31 @@ def test_order_holds_across_row_groups_when_memory_is_short(tmp_path, monkeypatc
     assert written.num_row_groups > 2
     order = order_by_shingles(([str(number)] for number in clusters), rows, 8, 1, 0)
     np.testing.assert_array_equal(written.read(["id"])["id"].to_numpy(), order.rows)
-    assert "grouping 400,000 rows, percent: " in capsys.readouterr().err
+    assert "grouping 400,000 rows, percent: 0 of 100" in capsys.readouterr().err
+
+
+class Progressing:
+    """A query that has come so far each time it is asked, and then ends."""
+
+    def __init__(self, *percents):
+        self.percents, self.ended = list(percents), threading.Event()
+        self.worker = threading.Thread(target=self.ended.wait)
+        self.worker.start()
+
+    def query_progress(self):
+        if len(self.percents) > 1:
+            return self.percents.pop(0)
+        self.ended.set()
+        self.worker.join()
+        return self.percents[0]
+
+
+def test_every_percent_of_a_query_is_told_once_and_the_first_one_however_fast_it_is():
+    query = Progressing(-1.0, 2.5, 2.5, 60.0, 100.0)
+    assert list(_percents(query, query.worker)) == list(range(100))
+    over = Progressing(100.0)
+    over.query_progress()
+    assert list(_percents(over, over.worker)) == [0]
 
 
 def test_types_and_metadata_come_out_as_they_went_in(tmp_path, capsys):

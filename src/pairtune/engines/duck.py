@@ -157,7 +157,9 @@ def _run(database: duckdb.DuckDBPyConnection, query: str, what: str) -> None:
 
 
 def _percents(database: duckdb.DuckDBPyConnection, worker: threading.Thread) -> Iterator[int]:
+    """Each percent that the query has reached, from 0, however fast it is, to 99."""
     percent = 0
+    yield percent
     while worker.is_alive():
         worker.join(0.1)
         while percent < min(99, database.query_progress()):
