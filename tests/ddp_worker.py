@@ -1,4 +1,4 @@
-"""One of two processes that train together; `test_loss_ddp.py` starts them. Arguments: encoder folder, output folder."""
+"""One of two processes that train together; the tests of `sbert` start them. Arguments: encoder folder, output folder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from torch import nn
 
+from ddp_sampler import train_three_times
 from pairtune.fast.packing import PackingCollator
 from pairtune.sbert.losses import BatchSoftmaxLoss, ComboLoss, PearsonLoss
 from pairtune.sbert.trainer import PairTrainer
@@ -121,6 +122,7 @@ def main(folder: str, out: Path) -> None:
     found["trained on the joined batch"] = train(folder, out / "joined", 3, gather=True)
     found["trained on the joined batch, packed"] = train(folder, out / "packed", 3, gather=True, packed=True)
     found["trained on separate batches"] = train(folder, out / "separate", 3, gather=False)
+    found["hard batches"] = train_three_times(folder, out / "hard")
     torch.save(found, out / f"{rank}.pt")
     dist.destroy_process_group()
 

@@ -5,26 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-import ddp_worker
 from ddp_worker import CASES, backward, train
-from ranks import run_two_ranks
 
 pytestmark = pytest.mark.xdist_group("ddp")  # the two processes are started once
 
 
-@pytest.fixture(scope="module")
-def ranks(tiny_encoder, tmp_path_factory):
-    """What each of two processes found."""
-    out = tmp_path_factory.mktemp("ddp")
-    run_two_ranks(ddp_worker.__file__, tiny_encoder, out, logs=out)
-    return [torch.load(out / f"{rank}.pt") for rank in range(2)]
-
-
 @pytest.mark.parametrize("case", CASES)
-def test_loss_and_gradients_of_two_processes_are_those_of_their_joined_batch(ranks, tiny_encoder, case):
+def test_loss_and_gradients_of_two_processes_are_those_of_their_joined_batch(two_ranks, tiny_encoder, case):
     expected = backward(tiny_encoder, case, slice(None), wrap=lambda model: model)
     assert sum(value.abs().max() > 1e-3 for value in expected.values()) > 20
-    for rank in ranks:
+    for rank in two_ranks:
         assert rank[case].keys() == expected.keys()
         for name, value in expected.items():
             largest = max(1.0, value.abs().max().item())
@@ -32,17 +22,17 @@ def test_loss_and_gradients_of_two_processes_are_those_of_their_joined_batch(ran
 
 
 @pytest.mark.parametrize("step", ["trained on the joined batch", "trained on the joined batch, packed"])
-def test_two_processes_train_to_the_weights_and_the_temperature_of_one(ranks, tiny_encoder, tmp_path, step):
+def test_two_processes_train_to_the_weights_and_the_temperature_of_one(two_ranks, tiny_encoder, tmp_path, step):
     expected = train(tiny_encoder, tmp_path, 6, gather=True)
-    for rank in ranks:
+    for rank in two_ranks:
         found = rank[step]
         assert found["temperature"] == pytest.approx(expected["temperature"], rel=1e-5)
         for name, weight in expected["weights"].items():
             torch.testing.assert_close(found["weights"][name], weight, atol=1e-5, rtol=1e-4)
 
 
-def test_the_temperature_is_the_same_on_both_processes_even_if_their_batches_are_not_joined(ranks):
-    first, second = (rank["trained on separate batches"] for rank in ranks)
+def test_the_temperature_is_the_same_on_both_processes_even_if_their_batches_are_not_joined(two_ranks):
+    first, second = (rank["trained on separate batches"] for rank in two_ranks)
     assert first["temperature"] == second["temperature"]
     assert first["temperature"] != pytest.approx(0.1, rel=0.01)
-    assert first["temperature"] != pytest.approx(ranks[0]["trained on the joined batch"]["temperature"], rel=1e-3)
+    assert first["temperature"] != pytest.approx(two_ranks[0]["trained on the joined batch"]["temperature"], rel=1e-3)
