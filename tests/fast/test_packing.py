@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -34,6 +35,7 @@ SHAPE = {"vocab_size": 30527, "hidden_size": 64, "num_hidden_layers": 2, "num_at
 ROTARY = {**SHAPE, "pad_token_id": 0, "max_position_embeddings": 64}
 GROUPED = {**ROTARY, "num_key_value_heads": 2, "head_dim": 16, "bos_token_id": 2, "eos_token_id": 3}
 SMALL = {  # random weights, small; windows are shorter than some texts
+    "small-bert": transformers.BertConfig(**SHAPE),
     "mpnet": transformers.MPNetConfig(**SHAPE),
     "distilbert": transformers.DistilBertConfig(vocab_size=30527, dim=64, n_layers=2, n_heads=4, hidden_dim=64),
     "electra": transformers.ElectraConfig(**SHAPE, embedding_size=16),
@@ -58,17 +60,27 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an N
 WORDS = ["stone", "river", "cloud", "engine", "garden", "paper", "silver", "window", "forest", "needle", "bridge", "candle"]
 
 
+@pytest.fixture(scope="session")
+def small_encoder(tiny_encoder, tmp_path_factory):
+    """The folder of a small encoder of some kind, under the vocabulary of the tiny one; made once."""
+
+    @cache
+    def make(kind):
+        folder = tmp_path_factory.mktemp("small") / kind
+        torch.manual_seed(0)
+        transformers.AutoTokenizer.from_pretrained(tiny_encoder).save_pretrained(folder)
+        transformers.AutoModel.from_config(SMALL[kind]).save_pretrained(folder)
+        return str(folder)
+
+    return make
+
+
 @pytest.fixture
-def make_encoder(tiny_encoder, tmp_path):
-    """The tiny encoder with real weights, or a smaller one of another kind, under the same vocabulary."""
+def make_encoder(tiny_encoder, small_encoder):
+    """The tiny encoder with real weights, or a smaller one of another kind."""
 
     def make(kind, device="cpu"):
-        if kind == "bert":
-            return load_encoder(tiny_encoder, 32, device)
-        torch.manual_seed(0)
-        load_encoder(tiny_encoder).tokenizer.save_pretrained(tmp_path / kind)
-        transformers.AutoModel.from_config(SMALL[kind]).save_pretrained(tmp_path / kind)
-        model = load_encoder(str(tmp_path / kind), 32, device)
+        model = load_encoder(tiny_encoder if kind == "bert" else small_encoder(kind), 32, device)
         if kind == "qwen3":  # as Qwen3-Embedding has it
             model[1].pooling_mode, model.tokenizer.padding_side = "lasttoken", "left"
         return model
@@ -109,14 +121,14 @@ def test_packed_texts_have_the_embeddings_and_gradients_of_padded_ones(make_enco
 
 
 @pytest.mark.parametrize("mode", ["cls", "lasttoken", "max"])
-@pytest.mark.parametrize("count", range(1, 9))
-def test_texts_pooled_by_some_of_their_tokens_need_none_of_the_padding(make_encoder, count, mode):
-    model = make_encoder("bert").eval()
+def test_texts_pooled_by_some_of_their_tokens_need_none_of_the_padding(make_encoder, mode):
+    model = make_encoder("small-bert").eval()
     model[1].pooling_mode = mode
-    tokens, texts = Tokens(), TEXTS * count
-    padded = model(model.preprocess(texts))["sentence_embedding"]
-    packed = embed_packed(model, tokens.places(model, texts).reshape(2, -1), tokens, 32)
-    torch.testing.assert_close(packed, padded, atol=2e-6, rtol=1e-5)
+    for count in range(1, 9):
+        tokens, texts = Tokens(), TEXTS * count
+        padded = model(model.preprocess(texts))["sentence_embedding"]
+        packed = embed_packed(model, tokens.places(model, texts).reshape(2, -1), tokens, 32)
+        torch.testing.assert_close(packed, padded, atol=2e-6, rtol=1e-5)
 
 
 def test_texts_that_the_host_pads_in_front_are_evaluated_as_it_does(make_encoder):
@@ -240,13 +252,14 @@ class Losses(TrainerCallback):
         self.values += [logs["loss"]] if "loss" in logs else []
 
 
-def step_losses(model, loss, order, fast, folder, precision="float32"):
+def step_losses(model, loss, order, fast, folder, precision="float32", epochs=2):
     rng = np.random.default_rng(3)
     left = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in range(12) for _ in range(4)]
     right = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in left]
     pairs = PairSet.of(np.repeat(left[:12], 4).tolist(), right, rng.random(48).round(1).tolist())
     task = Task("small", "regression", pairs, pairs, pairs, "Spearman", ("Spearman",))
-    train = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-4, "max_seq_length": 24, "fast": fast, "precision": precision}
+    sizes = {"epochs": epochs, "batch_size": 8, "max_seq_length": 24}
+    train = {**sizes, "learning_rate": 1e-4, "fast": fast, "precision": precision}
     recipe = make_recipe({"name": "small/x", "loss": loss, "order": order, "train": train})
     columns = {"left": pairs.left, "right": pairs.right, "label": pairs.label}
     if loss["kind"] == "triplet":
@@ -274,20 +287,21 @@ def step_losses(model, loss, order, fast, folder, precision="float32"):
     ],
 )
 def test_every_step_has_the_loss_of_the_plain_path(make_encoder, tmp_path, loss, order):
+    kind = "bert" if order["by"] == "examples" else "small-bert"  # neighbors by random weights are nearly equal
     fast, plain = (
-        step_losses(without_dropout(make_encoder("bert")), loss, order, fast, tmp_path / str(fast)) for fast in (True, False)
+        step_losses(without_dropout(make_encoder(kind)), loss, order, fast, tmp_path / str(fast)) for fast in (True, False)
     )
-    assert len(fast) == 12 and len(set(fast)) > 6
+    assert len(fast) == 12 and len(set(fast)) > 6 and np.ptp(fast) > 0.01
     np.testing.assert_allclose(fast, plain, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", sorted(set(ARCHITECTURES) - {"bert"}))
 def test_every_architecture_has_the_losses_of_the_plain_path(make_encoder, tmp_path, kind):
+    how = {"kind": "bsc"}, {"by": "uniform"}
     fast, plain = (
-        step_losses(without_dropout(make_encoder(kind)), {"kind": "bsc"}, {"by": "uniform"}, fast, tmp_path / str(fast))
-        for fast in (True, False)
+        step_losses(without_dropout(make_encoder(kind)), *how, fast, tmp_path / str(fast), epochs=1) for fast in (True, False)
     )
-    assert len(fast) == 12 and len(set(fast)) > 6
+    assert len(fast) == 6 and len(set(fast)) > 3 and np.ptp(fast) > 0.01
     np.testing.assert_allclose(fast, plain, atol=1e-4)
 
 
