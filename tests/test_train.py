@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -321,7 +322,7 @@ def test_a_training_file_that_does_not_fit_is_refused(tmp_path, small_task, trai
         dataset_of_file(recipe.stages[0])
 
 
-def test_the_loss_of_an_epoch_is_the_mean_of_its_steps(tmp_path, tiny_encoder, small_task):
+def test_the_loss_of_an_epoch_is_the_mean_of_its_steps(tmp_path, tiny_encoder, small_task, capsys):
     """Eleven steps to an epoch, and the host logs every ten: against the losses of single steps."""
     task = replace(small_task, train=small_task.train.take(np.arange(44)))
     seen = []
@@ -334,6 +335,7 @@ def test_the_loss_of_an_epoch_is_the_mean_of_its_steps(tmp_path, tiny_encoder, s
 
     recipe = small_recipe(tiny_encoder, train={"batch_size": 4, "fast": False})
     record = run(recipe, 1, out=tmp_path / "run", task=task)
+    told = re.findall(r"epoch \d of 2  loss ([\d.]+)  dev", capsys.readouterr().err)
     stage, folder = recipe.stages[0], tmp_path / "look" / "checkpoints" / "stage-1"
     model = load_encoder(tiny_encoder, 16, "cpu")
     trainer = make_trainer(model, training_dataset(model, task, stage, 1), stage, task, 1, folder, [], select="last")
@@ -341,6 +343,7 @@ def test_the_loss_of_an_epoch_is_the_mean_of_its_steps(tmp_path, tiny_encoder, s
     trainer.train()
     means = np.array(seen).reshape(2, 11).mean(axis=1)
     assert [epoch.loss for epoch in record.epochs] == pytest.approx(means, rel=1e-5)
+    assert [float(loss) for loss in told] == pytest.approx(means, abs=1e-4)
 
 
 def test_a_training_that_diverges_is_called_so_with_its_rate(tmp_path, tiny_encoder, small_task):

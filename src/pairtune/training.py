@@ -22,7 +22,7 @@ from pairtune.progress import say
 from pairtune.runs.folder import RunFolder, ask_for, whole_folder, write_whole
 from pairtune.runs.lock import check_free
 from pairtune.runs.recipe import Recipe, Select, Stage
-from pairtune.runs.record import Epoch, Run, Trained, best_index, dev_scores, is_unchanged, kept_run
+from pairtune.runs.record import Epoch, Run, Trained, best_index, is_unchanged, kept_run, read_history
 from pairtune.runs.unread import unread_settings
 
 if TYPE_CHECKING:
@@ -249,25 +249,6 @@ def choose_epoch(dev_scores: Sequence[float], select: Select, to_beat: float | N
         return len(dev_scores)
     best = best_index(dev_scores)
     return best + 1 if to_beat is None or dev_scores[best] > to_beat else 0
-
-
-def read_history(log: list[dict[str, Any]], stage: int) -> list[Epoch]:
-    """The epochs of a stage from the host's log: mean loss of the steps, dev scores, and τ where it is learned."""
-    epochs: list[Epoch] = []
-    losses: list[tuple[float, int]] = []  # the mean of so many steps
-    temperature: float | None = None
-    logged = 0
-    for entry in log:
-        if "loss" in entry:
-            losses.append((entry["loss"], entry["step"] - logged))
-            logged = entry["step"]
-        temperature = entry.get("temperature", temperature)
-        dev = dev_scores(entry)
-        if dev:
-            loss = sum(mean * steps for mean, steps in losses) / sum(steps for _, steps in losses) if losses else None
-            epochs.append(Epoch(stage=stage, epoch=len(epochs) + 1, loss=loss, dev=dev, temperature=temperature))
-            losses = []
-    return epochs
 
 
 def save_whole(model: SentenceTransformer, folder: Path) -> None:

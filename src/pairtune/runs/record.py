@@ -206,3 +206,22 @@ def dev_scores(entry: dict[str, Any]) -> Scores:
     {'MAP': 0.5}
     """
     return {key.removeprefix(DEV): value for key, value in entry.items() if key.startswith(DEV)}
+
+
+def read_history(log: list[dict[str, Any]], stage: int) -> list[Epoch]:
+    """The epochs of a stage from the host's log: mean loss of the steps, dev scores, and τ where it is learned."""
+    epochs: list[Epoch] = []
+    losses: list[tuple[float, int]] = []  # the mean of so many steps
+    temperature: float | None = None
+    logged = 0
+    for entry in log:
+        if "loss" in entry:
+            losses.append((entry["loss"], entry["step"] - logged))
+            logged = entry["step"]
+        temperature = entry.get("temperature", temperature)
+        dev = dev_scores(entry)
+        if dev:
+            loss = sum(mean * steps for mean, steps in losses) / sum(steps for _, steps in losses) if losses else None
+            epochs.append(Epoch(stage=stage, epoch=len(epochs) + 1, loss=loss, dev=dev, temperature=temperature))
+            losses = []
+    return epochs

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from pairtune.progress import LOG_EVERY_SECONDS, QUIET_SECONDS, say
-from pairtune.runs.record import dev_scores
+from pairtune.runs.record import dev_scores, read_history
 from pairtune.sbert.checkpoints import checkpoint_folder
 
 CLOCK = "clock.json"
@@ -105,7 +105,8 @@ class Progress(TrainerCallback):
         scores = dev_scores(logs)
         if scores and state.is_world_process_zero:
             figures = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
-            self._say(f"{self.title}: epoch {state.epoch:.0f} of {args.num_train_epochs:.0f}  {self._shown_loss}  dev {figures}")
+            shown = _show_loss(read_history(state.log_history, 1)[-1].loss)  # of the whole epoch, as in the record
+            self._say(f"{self.title}: epoch {state.epoch:.0f} of {args.num_train_epochs:.0f}  {shown}  dev {figures}")
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Where we are."""
@@ -133,19 +134,19 @@ class Progress(TrainerCallback):
         left = (self.clock.seconds - self._first_second) / max(steps, 1) * (state.max_steps - state.global_step)
         epoch = min(int(state.epoch or 0) + 1, int(args.num_train_epochs))
         return (
-            f"{self.title}: epoch {epoch}/{args.num_train_epochs:.0f}  {self._shown_loss}  "
+            f"{self.title}: epoch {epoch}/{args.num_train_epochs:.0f}  {_show_loss(self.loss)}  "
             f"{self.clock.pairs_per_second:.0f} pairs/s  {left // 60:.0f}:{left % 60:02.0f} left"
         )
-
-    @property
-    def _shown_loss(self) -> str:
-        return "loss –" if self.loss is None else f"loss {self.loss:.4f}"
 
     def _say(self, line: str) -> None:
         if self._bar is not None:
             self._bar.console.print(line, highlight=False)
         else:
             say(line)
+
+
+def _show_loss(loss: float | None) -> str:
+    return "loss –" if loss is None else f"loss {loss:.4f}"
 
 
 class LogEpochs(TrainerCallback):
