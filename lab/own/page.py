@@ -26,7 +26,9 @@ def own_table(encoder: str, runs: Sequence[OwnRun]) -> str:
         stock = [run for run in runs if run.case == case and run.system == "stock"]
         if not mine or not stock:
             continue
-        best = max({run.name for run in stock}, key=lambda name: mean([run.after["test"] for run in stock if run.name == name]))
+        best = max(
+            sorted({run.name for run in stock}), key=lambda name: mean([run.after["test"] for run in stock if run.name == name])
+        )
         theirs = [run for run in stock if run.name == best]
         ours, other = mean([run.after["test"] for run in mine]), mean([run.after["test"] for run in theirs])
         differences.append(ours - other)

@@ -6,7 +6,7 @@ import pytest
 from lab.own.cases import CASES, cut_by_query, load_case
 from lab.own.choice import best_on_dev, leave_out
 from lab.own.page import SHIPPED, left_out_table, make_page, own_table
-from lab.own.records import OwnRun, add_runs, read_runs
+from lab.own.records import RESULTS, OwnRun, add_runs, read_runs
 from lab.own.stock import STOCK, stock_losses
 
 from pairtune import PairSet, read_recipe
@@ -71,6 +71,11 @@ def test_the_page_is_made_of_the_records_that_are_there():
     page = make_page()
     assert left_out_table(read_runs("minilm")) in page
     assert all(f"`{case}`" in page for case in CASES)
+
+
+def test_the_readme_has_the_table_of_the_records():
+    readme = (RESULTS.parents[2] / "README.md").read_text(encoding="utf-8")
+    assert readme.split("<!-- own-data table -->")[1].split("<!-- end -->")[0].strip() == own_table("minilm", read_runs("minilm"))
 
 
 def test_records_are_appended_and_read_again(tmp_path):

@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "train": "pairtune.training",
+    "choose": "pairtune.tune.rules",
     "read_recipe": "pairtune.runs.recipe",
     "Recipe": "pairtune.runs.recipe",
     "Run": "pairtune.runs.record",
@@ -30,6 +31,8 @@ _HOMES = {
     "BatchSoftmaxLoss": "pairtune.sbert.losses",
     "ComboLoss": "pairtune.sbert.losses",
     "PearsonLoss": "pairtune.sbert.losses",
+    "CosentLoss": "pairtune.sbert.losses",
+    "Guide": "pairtune.sbert.guide",
     "PairEvaluator": "pairtune.sbert.evaluator",
     "batch_softmax_loss": "pairtune.loss",
     "UserError": "pairtune.errors",
