@@ -28,7 +28,8 @@ from typer.testing import CliRunner
 
 from pairtune.cli import app
 from pairtune.report.reference import make_settings_page, setting_grids
-from pairtune.runs.recipe import LossSettings, OrderSettings, Recipe, TrainSettings, make_recipe, shipped_recipes
+from pairtune.runs.recipe import LossSettings, OrderSettings, Recipe, TrainSettings, make_recipe, read_recipe, shipped_recipes
+from pairtune.tune.rules import MANY_PAIRS, RULES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -194,6 +195,20 @@ def test_every_command_and_file_that_a_page_names_is_there(page):
         folder, slash, rest = code.partition("/")
         if folder and slash and rest and (ROOT / "recipes" / folder).is_dir():
             assert code in shipped_recipes(), code
+
+
+def test_the_table_to_decide_by_says_what_the_rules_and_their_recipes_do():
+    page = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("|")][2:]
+    assert [row[1].strip("`") for row in rows] == [rule.recipe for rule in RULES]
+    for (_, name, loss, order, temperature), rule in zip(rows, RULES, strict=True):
+        (stage,) = read_recipe(rule.recipe).stages
+        said = [stage.loss.kind, *((stage.loss.pointwise, f"mix {stage.loss.mix:g}") if stage.loss.kind == "combo" else ())]
+        assert all(word in loss for word in said) and f"`{stage.order.by}`" in order, name
+        assert temperature == (f"{stage.loss.temperature:g}" if stage.loss.kind in ("bsc", "combo") else "–"), name
+        train = f"{stage.train.epochs} epochs, batches of {stage.train.batch_size}, peak learning rate"
+        assert f"{train} {stage.train.learning_rate:.0e}".replace("e-0", "e-") in page, name
+    assert f"Above {MANY_PAIRS:,} pairs" in page
 
 
 def test_the_pages_about_adding_something_name_places_that_are_there():
