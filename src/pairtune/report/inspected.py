@@ -74,7 +74,7 @@ def describe_data(task: Task, found: Findings) -> Lines:
         ("pairs", describe(profile(task))),
         *(("read as", note) for note in task.notes),
         ("labels", _describe_labels(found)),
-        ("repeated", f"{found.repeated:,} of {found.pairs:,} pairs repeat another, but for case, white space or direction"),
+        ("repeated", f"{found.repeated:,} of {found.pairs:,} pairs repeat another one (case, white space and direction ignored)"),
         *_describe_oddities(found),
         *(
             (
@@ -116,7 +116,7 @@ def describe_default(recipe: Recipe, reasons: Sequence[str], seconds: float | No
     stages = recipe.model_dump(mode="json")["stages"]
     parts = [(describe_loss(one["loss"]), describe_order(one["order"]), describe_schedule(one["train"])) for one in stages]
     said = "; then ".join(f"{loss}; batches: {order}; {schedule}" for loss, order, schedule in parts)
-    time = [] if seconds is None else [("time", f"about {describe_time(seconds)} for a training here, by a short trial")]
+    time = [] if seconds is None else [("time", f"about {describe_time(seconds)} for a training here (a short trial)")]
     return [("recipe", f"{recipe.name}: {said}"), *(("why", reason) for reason in reasons), *time]
 
 
