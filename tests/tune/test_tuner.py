@@ -6,11 +6,8 @@ import json
 import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
-import time
-from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -20,10 +17,10 @@ from pairtune.errors import UserError
 from pairtune.runs.recipe import read_recipe
 from pairtune.runs.record import read_records
 from pairtune.tune.race import TOO_SHORT
-from searches import TRAININGS, small_search
+from searches import HELD, TRAININGS, small_search
+from small import assert_same_weights
 
-PROGRAM = searches.__file__
-RESULTS, CLAIMS = "trial_intermediate_values", "trial_user_attributes WHERE key LIKE 'claim %'"
+pytestmark = pytest.mark.xdist_group("search")  # the searches are made once
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +29,33 @@ def whole(tmp_path_factory, tiny_encoder):
     return small_search(tiny_encoder, tmp_path_factory.mktemp("whole") / "run")
 
 
-def start_search(encoder, out, *options):
+def start_and_hold(encoder, out, after, *options):
+    """A process that has trained so many folds, has claimed another, and waits."""
     root = Path(__file__).parents[2]
     path = os.pathsep.join(map(str, (root / "src", root / "tests")))
-    command = [sys.executable, PROGRAM, encoder, out, *options]
-    return subprocess.Popen(list(map(str, command)), env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE, text=True)
+    command = list(map(str, [sys.executable, searches.__file__, encoder, out, after, *options]))
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, text=True, **pipes)
+    assert process.stdout.readline() == HELD, process.stderr.read()
+    return process
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory, tiny_encoder):
+    """The folder of a search that was killed at its fourth training; its test pairs are others."""
+    out = tmp_path_factory.mktemp("killed") / "run"
+    process = start_and_hold(tiny_encoder, out, 3, "test_seed=77")
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    return out
+
+
+@pytest.fixture(scope="module")
+def resumed(killed, tmp_path_factory, tiny_encoder):
+    """That search, taken to its end."""
+    out = shutil.copytree(killed, tmp_path_factory.mktemp("resumed") / "run")
+    return small_search(tiny_encoder, out, test_seed=77, resume=True)
 
 
 def results_of(tuned):
@@ -59,32 +78,28 @@ def test_every_score_is_on_a_fold_that_the_encoder_as_it_came_was_scored_on(whol
         assert one.scores.keys() <= whole.tuning.before.keys()
 
 
-def test_what_test_holds_changes_nothing_but_the_score_on_it(tmp_path, tiny_encoder, whole):
-    other = small_search(tiny_encoder, tmp_path / "run", test_seed=77)
-    assert results_of(other) == results_of(whole)
-    assert other.tuning.chosen == whole.tuning.chosen
-    assert other.run.after["dev"] == whole.run.after["dev"] and other.run.after["test"] != whole.run.after["test"]
+def test_what_test_holds_changes_nothing_but_the_score_on_it(resumed, whole):
+    assert results_of(resumed) == results_of(whole)
+    assert resumed.tuning.chosen == whole.tuning.chosen
+    assert resumed.run.after["dev"] == whole.run.after["dev"] and resumed.run.after["test"] != whole.run.after["test"]
 
 
 def test_test_is_scored_once_for_the_winner(whole):
     assert len(read_records(whole.folder.parent / "results.jsonl")) == 1
 
 
-def test_a_search_that_was_killed_goes_on_and_ends_like_one_that_was_not(tmp_path, tiny_encoder, whole):
-    out = tmp_path / "run"
-    process = start_search(tiny_encoder, out)
-    while process.poll() is None and count_results(out / "tune.log") < 3:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert process.returncode == -signal.SIGKILL and 3 <= count_results(out / "tune.log") < TRAININGS
+def test_a_search_that_was_killed_is_gone_on_with_only_where_that_is_asked_for(killed, tiny_encoder):
+    assert count_results(killed / "tune.log") == 3
     with pytest.raises(UserError, match="--resume goes on"):
-        small_search(tiny_encoder, out)
-    resumed = small_search(tiny_encoder, out, resume=True)
+        small_search(tiny_encoder, killed)
+
+
+def test_a_search_that_was_killed_goes_on_and_ends_like_one_that_was_not(resumed, whole):
     assert results_of(resumed) == results_of(whole)
-    assert resumed.run.recipe == whole.run.recipe and resumed.run.after == whole.run.after
-    assert count_results(out / "tune.log") == TRAININGS  # nothing was trained twice
-    assert not (out / "trials").exists()
+    assert resumed.run.recipe == whole.run.recipe
+    assert_same_weights(resumed.folder / "model", whole.folder / "model")
+    assert count_results(resumed.folder / "tune.log") == TRAININGS  # nothing was trained twice
+    assert not (resumed.folder / "trials").exists()
 
 
 def count_results(journal):
@@ -93,31 +108,15 @@ def count_results(journal):
     return sum("intermediate_value" in json.loads(line) for line in lines if line.endswith("}"))
 
 
-def test_two_processes_share_a_search_in_a_database_and_neither_repeats_the_other(tmp_path, tiny_encoder):
+def test_two_processes_share_a_search_in_a_database_and_neither_repeats_the_other(tmp_path, tiny_encoder, capsys):
     storage = f"sqlite:///{tmp_path / 'shared.db'}"
-    helper = start_search(tiny_encoder, tmp_path / "helper", f"storage={storage}", "join")
-    while helper.poll() is None and not at_work(tmp_path / "shared.db", done=2):
-        time.sleep(0.05)
-    helper.send_signal(signal.SIGSTOP)  # alive, and at a fold
-    leader = start_search(tiny_encoder, tmp_path / "leader", f"storage={storage}")
-    said = leader.communicate()[1]
-    helper.send_signal(signal.SIGCONT)
-    helped = helper.communicate()[1]
-    assert leader.returncode == helper.returncode == 0, said + helped
-    tuning = json.loads((tmp_path / "leader" / "tuning.json").read_text())
-    assert sum(len(one["scores"]) for one in tuning["tried"]) == TRAININGS - 1  # all but the one that the helper is at
-    assert count_said(said) + count_said(helped) == TRAININGS and count_said(said) > 0
+    helper = start_and_hold(tiny_encoder, tmp_path / "helper", 2, f"storage={storage}", "join")  # alive, and at a fold
+    tuning = small_search(tiny_encoder, tmp_path / "leader", storage=storage).tuning
+    assert count_said(capsys.readouterr().err) == TRAININGS - 3
+    assert sum(len(one.scores) for one in tuning.tried) == TRAININGS - 1  # all but the one that the helper is at
+    _, helped = helper.communicate("go on\n")
+    assert helper.returncode == 0 and count_said(helped) == 3, helped
     assert (tmp_path / "leader" / "model").exists() and not (tmp_path / "helper" / "model").exists()
-
-
-def at_work(database, done):
-    """Whether a process trains a fold, after so many results; read without Optuna, which would set the database up."""
-    if not database.exists():
-        return False
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection, suppress(sqlite3.OperationalError):
-        results, claims = (connection.execute(f"SELECT count(*) FROM {what}").fetchone()[0] for what in (RESULTS, CLAIMS))
-        return results >= done and claims > results
-    return False  # its tables are being made
 
 
 def count_said(said):
