@@ -161,7 +161,8 @@ def see_kind(pairs: PairSet) -> tuple[Kind, str]:
             )
         return "classification", f"labels are 0 and 1, and only {both}"
     if graded > total / 2:
-        return "ranking", f"{graded:,} of {total:,} left texts have {SEVERAL} pairs or more with different grades"
+        lists_of_grades = f"{graded:,} of {total:,} left texts have {SEVERAL} pairs or more with different grades"
+        return "ranking", f"{lists_of_grades} (if the grades are a similarity: --kind regression)"
     return "regression", f"{len(labels):,} different labels, and only {graded:,} of {total:,} left texts have a list of grades"
 
 
