@@ -148,8 +148,17 @@ def describe_values(field: FieldInfo) -> str:
         return words.replace("a whole number", "whole numbers").replace("a text", "texts")
     limits = {type(one): one for one in field.metadata}
     return " ".join(
-        [words, *(f"{word} {getattr(limits[sign], name):g}" for sign, (name, word) in SIGNS.items() if sign in limits)]
+        [words, *(f"{word} {_number(getattr(limits[sign], name))}" for sign, (name, word) in SIGNS.items() if sign in limits)]
     )
+
+
+def _number(value: float) -> str:
+    """As people write it.
+
+    >>> _number(1048576), _number(0.5)
+    ('1,048,576', '0.5')
+    """
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def _plain(kind: Any) -> type:
