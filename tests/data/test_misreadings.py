@@ -120,7 +120,8 @@ def test_questions_that_mostly_have_no_right_answer_are_still_a_ranking(tmp_path
         (
             [1, 2, 3, 4],
             4,
-            "ranking: 15 of 15 left texts have 3 pairs or more with different grades (if the grades are a similarity: --kind regression)",
+            "ranking: 15 of 15 left texts have 3 pairs or more with different grades "
+            "(if the grades are a similarity: --kind regression)",
         ),
         ([1, 2, 3, 4], 2, "regression: 4 different labels, and only 0 of 30 left texts have a list of grades"),
     ],
