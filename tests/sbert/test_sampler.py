@@ -250,7 +250,7 @@ def test_a_loss_that_hides_its_embeddings_is_said_and_the_texts_are_encoded_agai
 
     few = PAIRS.select(range(16))
     hidden = train(tiny_encoder, tmp_path, by("examples", encode="reuse"), loss=Hidden, data=few)
-    assert "this loss does not show its embeddings" in capsys.readouterr().err
+    assert "this loss does not hand over its embeddings" in capsys.readouterr().err
     fresh = train(tiny_encoder, tmp_path, by("examples"), loss=Hidden, data=few)
     assert hidden.data_collator.seen == fresh.data_collator.seen
 
