@@ -256,10 +256,11 @@ def test_a_shipped_recipe_is_printed_as_a_file_to_change(tmp_path):
     assert mine.model_copy(update={"name": shipped.name}) == shipped
 
 
-def test_settings_are_printed_with_what_they_are(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")  # in a narrow terminal cells are folded
+def test_settings_are_printed_with_what_they_are():
     found = call("recipes", "--settings")
-    assert "loss.temperature" in found and "a number above 0" in found and "order.skip_nearest" in found
+    assert "loss.temperature" in found and "order.skip_nearest" in found
+    cells = [line.split("│")[3].strip() for line in found.splitlines() if line.count("│") == 5]
+    assert "a number above 0" in " ".join(cells)  # in a narrow terminal it is folded within its cell
 
 
 @pytest.mark.parametrize(
