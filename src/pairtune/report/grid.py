@@ -20,6 +20,8 @@ class Grid:
         """With the notes as its caption."""
         table = Table(*self.head, title=self.title.replace("`", ""), caption="\n".join(self.notes).replace("`", ""))
         table.caption_justify = "left"
+        for column in table.columns:
+            column.overflow = "fold"  # no name is cut off in a narrow terminal
         for row in self.rows:
             table.add_row(*(cell.replace("`", "").replace("**", "") for cell in row))
         return table
