@@ -1,6 +1,6 @@
 """pairtune's default, and `tune`, beside the stock losses of sentence-transformers on cases of a user's own data.
 
-python benchmarks/own_data.py [--case stsb --case cqa-b] [--encoder minilm] [--seeds 1,2] [--jobs 4] [--tune 40]
+python -m benchmarks.own_data [--case stsb --case cqa-b] [--encoder minilm] [--seeds 1,2] [--jobs 4] [--tune 40]
 
 Needs the datasets (PAIRTUNE_DATA). A run that is in lab/results/own is not made again; `python -m lab own` shows them all.
 """

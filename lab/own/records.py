@@ -15,7 +15,8 @@ class OwnRun(BaseModel):
     """One training on one case, by its main metric.
 
     rule: the recipe that the rules choose for the case. name: a candidate, or a stock loss. settings: what the candidate sets.
-    before, after: the metric on dev and test. epochs: the metric on dev after each. seconds: of the steps, without evaluation.
+    before, after: the metric on dev and test. epochs: the metric on dev after each.
+    seconds: of the steps, without evaluation; None where they were not kept.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -32,7 +33,7 @@ class OwnRun(BaseModel):
     before: dict[str, float]
     after: dict[str, float]
     epochs: tuple[float, ...] = ()
-    seconds: float
+    seconds: float | None
 
     @property
     def gain(self) -> dict[str, float]:
