@@ -21,11 +21,13 @@ from datasets import Dataset
 from rich.console import Console
 from rich.table import Table
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
 from pairtune.data.datasets import load_task
-from pairtune.encoders.loading import load_encoder
+from pairtune.encoders.loading import find_encoder, load_encoder
 from pairtune.fast.architectures import first_position, lengths_to_capture
 from pairtune.fast.packing import PackingCollator
 from pairtune.progress import say
@@ -36,18 +38,28 @@ from pairtune.sbert.trainer import PairTrainer
 WORKLOADS = ("short", "natural", "repeated", "bf16")  # the last: natural, ours in bf16 against the host's float32
 
 # Of the published encoders, as transformers has them where nothing is said.
+BASE = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
 QWEN = {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16}
 GEMMA = {"hidden_size": 768, "intermediate_size": 1152, "num_hidden_layers": 24, "num_attention_heads": 3}
+DEBERTA = {"relative_attention": True, "position_buckets": 256, "norm_rel_ebd": "layer_norm", "share_att_key": True}
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert-base": ("bert", {}),
     "modernbert-base": ("modernbert", {}),
-    "nomic": ("nomic_bert", {}),
     "qwen3-0.6b": ("qwen3", {**QWEN, "num_key_value_heads": 8, "head_dim": 128}),
     "embeddinggemma-300m": (
         "gemma3_text",
         {**GEMMA, "num_key_value_heads": 1, "head_dim": 256, "sliding_window": 512, "use_bidirectional_attention": True},
     ),
+    "nomic": ("nomic_bert", {}),
+    "eurobert-210m": ("eurobert", {}),
+    "albert-base": ("albert", {**BASE, "embedding_size": 128}),
+    "gte-base": ("gte", {}),
+    "deberta-v3-base": (
+        "deberta-v2",
+        {**BASE, **DEBERTA, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False, "type_vocab_size": 0},
+    ),
 }
+TOY = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 
 
 class Stopwatch(TrainerCallback):
@@ -65,7 +77,7 @@ class Stopwatch(TrainerCallback):
             self.seconds = now - self.seconds
 
 
-def make_pairs(workload: str, source: str, count: int, encoder: SentenceTransformer) -> Dataset:
+def make_pairs(workload: str, source: str, count: int, encoder: Any) -> Dataset:
     """Real texts of a task. short: 10 to 45 tokens, about 20. natural: its pairs. repeated: 8 answers to each question."""
     task = load_task(source)
     rng = np.random.default_rng(1)
@@ -84,22 +96,32 @@ def make_pairs(workload: str, source: str, count: int, encoder: SentenceTransfor
 
 def load(model: str, device: str) -> SentenceTransformer:
     """An encoder by name; one of SHAPES has random weights, under MiniLM's vocabulary."""
-    if model not in SHAPES:
-        return load_encoder(model, 128, device)
-    encoder = load_encoder(make_shape(model), 128, device)
-    if model.startswith("qwen3"):
-        encoder[1].pooling_mode, encoder.tokenizer.padding_side = "lasttoken", "left"
+    return build(model, device) if model in SHAPES else load_encoder(model, 128, device)
+
+
+def build(name: str, device: str, tokenizer: str = "minilm", *, toy: bool = False) -> SentenceTransformer:
+    """One of SHAPES with random weights, made on the device. tokenizer: an encoder whose tokenizer is used. toy: few layers."""
+    kind, settings = SHAPES[name]
+    small = {key: value // 4 for key, value in settings.items() if key in ("head_dim", "num_key_value_heads") and value > 3}
+    first = Transformer(make_toy(kind, json.dumps({**settings, **TOY, **small}), tokenizer))
+    if not toy:
+        with torch.device(device):
+            first.model = transformers.AutoModel.from_config(transformers.AutoConfig.for_model(kind, **settings))
+    pooling = Pooling(first.get_embedding_dimension(), "mean")
+    if kind == "qwen3":  # as Qwen3-Embedding has it
+        pooling.pooling_mode, first.tokenizer.padding_side = "lasttoken", "left"
+    encoder = SentenceTransformer(modules=[first, pooling], device=device)
+    encoder.max_seq_length = 128
     return encoder
 
 
 @cache
-def make_shape(name: str) -> str:
-    """The folder of a model with random weights; it goes with the process."""
-    folder = tempfile.TemporaryDirectory(prefix=name)
+def make_toy(kind: str, settings: str, tokenizer: str) -> str:
+    """The folder of a small model of some kind with a tokenizer; it goes with the process."""
+    folder = tempfile.TemporaryDirectory(prefix=kind)
     atexit.register(folder.cleanup)
-    kind, settings = SHAPES[name]
-    config = transformers.AutoConfig.for_model(kind, **settings)
-    load_encoder("minilm").tokenizer.save_pretrained(folder.name)
+    transformers.AutoTokenizer.from_pretrained(find_encoder(tokenizer)).save_pretrained(folder.name)
+    config = transformers.AutoConfig.for_model(kind, **json.loads(settings))
     transformers.AutoModel.from_config(config).save_pretrained(folder.name)
     return folder.name
 

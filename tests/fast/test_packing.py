@@ -19,6 +19,7 @@ from pairtune.encoders.embedding import embed
 from pairtune.encoders.loading import load_encoder
 from pairtune.errors import UserError
 from pairtune.fast.architectures import ARCHITECTURES, first_position, packed_attention, why_padded
+from pairtune.fast.attention import attend, attending_within
 from pairtune.fast.packing import BLOCKS, Packed, PackingCollator, Tokens, cut_blocks, fill_up, pack, shared_tokens
 from pairtune.runs.recipe import make_recipe
 from pairtune.sbert.trainer import make_trainer
@@ -34,30 +35,38 @@ TEXTS = [
 SHAPE = {"vocab_size": 30527, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 ROTARY = {**SHAPE, "pad_token_id": 0, "max_position_embeddings": 64}
 GROUPED = {**ROTARY, "num_key_value_heads": 2, "head_dim": 16, "bos_token_id": 2, "eos_token_id": 3}
-SMALL = {  # random weights, small; windows are shorter than some texts
-    "small-bert": transformers.BertConfig(**SHAPE),
-    "mpnet": transformers.MPNetConfig(**SHAPE),
-    "distilbert": transformers.DistilBertConfig(vocab_size=30527, dim=64, n_layers=2, n_heads=4, hidden_dim=64),
-    "electra": transformers.ElectraConfig(**SHAPE, embedding_size=16),
-    "roberta": transformers.RobertaConfig(**SHAPE),
-    "xlm-roberta": transformers.XLMRobertaConfig(**SHAPE),
-    "albert": transformers.AlbertConfig(**SHAPE, embedding_size=16),
-    "modernbert": transformers.ModernBertConfig(**ROTARY, local_attention=8, global_attn_every_n_layers=2),
-    "nomic_bert": transformers.NomicBertConfig(**ROTARY),
-    "gte": transformers.GteConfig(**ROTARY),
-    "eurobert": transformers.EuroBertConfig(**GROUPED),
-    "qwen3": transformers.Qwen3Config(**GROUPED, use_sliding_window=True, sliding_window=5, max_window_layers=1),
-    "gemma3_text": transformers.Gemma3TextConfig(
+SMALL = {  # model type: its config with small numbers; random weights; windows are shorter than some texts
+    "bert": SHAPE,
+    "mpnet": SHAPE,
+    "distilbert": {"vocab_size": 30527, "dim": 64, "n_layers": 2, "n_heads": 4, "hidden_dim": 64},
+    "electra": {**SHAPE, "embedding_size": 16},
+    "roberta": SHAPE,
+    "xlm-roberta": SHAPE,
+    "albert": {**SHAPE, "embedding_size": 16},
+    "modernbert": {**ROTARY, "local_attention": 8, "global_attn_every_n_layers": 2},
+    "nomic_bert": ROTARY,
+    "gte": ROTARY,
+    "eurobert": GROUPED,
+    "qwen3": {**GROUPED, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1},
+    "gemma3_text": {
         **GROUPED,
-        query_pre_attn_scalar=16,
-        sliding_window=8,
-        use_bidirectional_attention=True,
-        layer_types=["sliding_attention", "full_attention"],
-    ),
-    "deberta-v2": transformers.DebertaV2Config(**SHAPE),
+        "query_pre_attn_scalar": 16,
+        "sliding_window": 8,
+        "use_bidirectional_attention": True,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "deberta-v2": SHAPE,
 }
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 WORDS = ["stone", "river", "cloud", "engine", "garden", "paper", "silver", "window", "forest", "needle", "bridge", "candle"]
+
+
+def small_config(kind):
+    """The config of a small encoder; the test is skipped where transformers is too old for it."""
+    name = kind.removeprefix("small-")
+    if name not in transformers.CONFIG_MAPPING:
+        pytest.skip(f"transformers {transformers.__version__} has no {name}")
+    return transformers.AutoConfig.for_model(name, **SMALL[name])
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +78,7 @@ def small_encoder(tiny_encoder, tmp_path_factory):
         folder = tmp_path_factory.mktemp("small") / kind
         torch.manual_seed(0)
         transformers.AutoTokenizer.from_pretrained(tiny_encoder).save_pretrained(folder)
-        transformers.AutoModel.from_config(SMALL[kind]).save_pretrained(folder)
+        transformers.AutoModel.from_config(small_config(kind)).save_pretrained(folder)
         return str(folder)
 
     return make
@@ -129,6 +138,49 @@ def test_texts_pooled_by_some_of_their_tokens_need_none_of_the_padding(make_enco
         padded = model(model.preprocess(texts))["sentence_embedding"]
         packed = embed_packed(model, tokens.places(model, texts).reshape(2, -1), tokens, 32)
         torch.testing.assert_close(packed, padded, atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.cuda
+@needs_gpu
+@pytest.mark.parametrize("window", [None, 6])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("heads", [4, 2])
+def test_the_flash_kernel_sees_the_tokens_that_blocks_see(make_encoder, causal, window, heads):
+    model, tokens = make_encoder("bert"), Tokens()
+    batch = pack(tokens, tokens.places(model, TEXTS).reshape(2, -1), None, offset=0, longest=32).to("cuda")
+    module, count = torch.nn.Identity(), batch.ids.shape[1]
+    module.is_causal = causal
+    generator = torch.Generator("cuda").manual_seed(0)
+    sides = [torch.randn(1, number, count, 32, generator=generator, device="cuda") for number in (4, heads, heads)]
+    weight = torch.randn(1, count, 4, 32, generator=generator, device="cuda")
+    found = []
+    for dtype in (torch.float32, torch.bfloat16):
+        given = [side.to(dtype).requires_grad_() for side in sides]
+        with attending_within(batch):
+            out, _ = attend(module, *given, scaling=0.3, sliding_window=window)
+        found.append([out.detach(), *torch.autograd.grad((out.float() * weight).sum(), given)])
+    for exact, half in zip(*found, strict=True):
+        torch.testing.assert_close(half.float(), exact, atol=0.05, rtol=0.05)
+
+
+@pytest.mark.cuda
+@needs_gpu
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+def test_on_a_gpu_bf16_without_padding_is_near_float32_with_it(make_encoder, kind):
+    model, tokens = make_encoder(kind, "cuda").eval(), Tokens()
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    weight = torch.randn(len(TEXTS), model.get_embedding_dimension(), generator=torch.Generator().manual_seed(1)).cuda()
+    features = {name: value.cuda() if torch.is_tensor(value) else value for name, value in model.preprocess(TEXTS).items()}
+    padded = model(features)["sentence_embedding"]
+    expected = torch.autograd.grad((padded * weight).sum(), parameters, allow_unused=True)
+    batch = pack(tokens, tokens.places(model, TEXTS).reshape(2, -1), None, offset=first_position(model), longest=32, static=32)
+    batch = batch.to("cuda")
+    with packed_attention(model, batch), torch.autocast("cuda", torch.bfloat16):
+        packed = model(batch.features())["sentence_embedding"][batch.index].flatten(0, 1).float()
+    found = torch.autograd.grad((packed * weight).sum(), parameters, allow_unused=True)
+    assert torch.nn.functional.cosine_similarity(packed, padded).min() > 0.999
+    joined = [torch.cat([one.flatten() for one in side if one is not None]) for side in (found, expected)]
+    assert torch.nn.functional.cosine_similarity(*joined, dim=0) > 0.995
 
 
 def test_texts_that_the_host_pads_in_front_are_evaluated_as_it_does(make_encoder):
