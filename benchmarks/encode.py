@@ -21,8 +21,8 @@ import torch
 
 from pairtune.data.datasets import load_task, task_status
 from pairtune.encoders.embedding import encode
+from pairtune.encoders.export import quicken
 from pairtune.encoders.loading import load_encoder
-from pairtune.encoders.openvino import quicken
 from pairtune.fast.architectures import first_position, packed_attention
 from pairtune.fast.packing import Tokens, pack
 

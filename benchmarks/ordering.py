@@ -33,8 +33,8 @@ import numpy as np
 
 from pairtune.ordering import Side, nearest, order_pairs
 from pairtune.ordering.examples import Reach, gather_groups, pairs_ahead
-from pairtune.ordering.hashing import shuffle_rows
 from pairtune.ordering.nearest import find_candidates
+from pairtune.ordering.order import shuffle_rows
 from pairtune.runs.recipe import OrderSettings
 
 NEIGHBORS, GROUP, WIDTH, TOKENS, QUERIES, EPOCHS = 500, 8, 384, 24, 8192, 3
@@ -143,7 +143,7 @@ def time_keeping(count, vectors, device):
     """What `reuse` does beside training: file each batch's embeddings, bring them together, check them."""
     import torch
 
-    from pairtune.sbert.kept import Encoded, Kept
+    from pairtune.sbert.memory import Encoded, Kept
 
     side, watch, flushing, checking = side_of(count), Stopwatch(), Stopwatch(), Stopwatch()
     batches = np.array_split(np.random.default_rng(0).permutation(count), max(1, count // 32))

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pairtune.engines import prepare, shuffle
-from pairtune.engines.shuffle_job import memory_bytes
+from pairtune.engines.shuffle import memory_bytes
 
 STOPS = ["the", "of", "and", "to", "in", "a", "is", "that", "for", "it"]
 SYNTHETIC = f"""

@@ -11,7 +11,7 @@ from lab.paper import PRESETS, all_rows, open_rows, tables
 from lab.rows import read_row
 from lab.searches import searches
 from pairtune import Recipe, Run, UserError
-from pairtune.tune.job import Job
+from pairtune.tune.worker import Job
 
 
 def job_key(job: Job) -> str:

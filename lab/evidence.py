@@ -17,7 +17,7 @@ from lab.untuned import find_untuned
 from pairtune import Recipe
 from pairtune.data.datasets import TASKS
 from pairtune.report.grid import Grid, four_digits
-from pairtune.tune.job import encoder_name
+from pairtune.tune.worker import encoder_name
 
 INTRO = """# Evidence
 

@@ -20,7 +20,7 @@ from pairtune import Recipe
 from pairtune.data.datasets import TASKS
 from pairtune.report.grid import Grid, four_digits, with_spread
 from pairtune.runs.record import mean_and_spread
-from pairtune.tune.job import encoder_name
+from pairtune.tune.worker import encoder_name
 
 MARKS = {1.0: "✓", 0.5: "(✓)", -0.5: "(✗)", -1.0: "✗"}
 

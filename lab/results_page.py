@@ -17,7 +17,7 @@ from lab.searches import deciding_encoders, searches
 from lab.verdicts import Family, judge, learned_temperatures
 from pairtune import Run
 from pairtune.report.grid import Grid, four_digits
-from pairtune.tune.job import encoder_name
+from pairtune.tune.worker import encoder_name
 
 INTRO = """# Results
 

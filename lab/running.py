@@ -12,9 +12,8 @@ from lab.validity import problem_of
 from pairtune import Run, UserError
 from pairtune.runs.evidence import EVIDENCE, read_evidence
 from pairtune.runs.record import append_record, read_records
-from pairtune.tune.job import Job, encoder_name
 from pairtune.tune.queue import run_jobs, threads_for
-from pairtune.tune.worker import Setup
+from pairtune.tune.worker import Job, Setup, encoder_name
 
 
 def missing_jobs(jobs: Iterable[Job], results: Path) -> list[Job]:

@@ -13,7 +13,7 @@ from lab.rows import read_row, row_names
 from lab.searches import searches
 from pairtune import Recipe, UserError
 from pairtune.runs.record import mean_and_spread
-from pairtune.tune.job import encoder_name
+from pairtune.tune.worker import encoder_name
 
 ENCODERS = ("minilm", "mpnet")
 BEST = "best"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pairtune import PairSet, Task, load_task
-from pairtune.data.info import METRICS_OF_KIND
 from pairtune.data.pairs import Kind
+from pairtune.data.splits import METRICS_OF_KIND
 
 TRAIN, HELD_OUT = 5000, 3000  # pairs at most: what a user has, and what a comparison needs
 

@@ -22,8 +22,7 @@ from interrupts import heed_interrupts
 from pairtune.data.datasets import load_task
 from pairtune.runs.lock import hold_folder
 from pairtune.runs.record import read_records
-from pairtune.tune.job import Job
-from pairtune.tune.worker import before_path
+from pairtune.tune.worker import Job, before_path
 
 ROOT = Path(__file__).parents[2]
 QUICK = [f"--set={change}" for change in ("train.epochs=2", "train.batch_size=16", "train.max_seq_length=16", "dev_candidates=0")]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pairtune.data.datasets import load_task
-from pairtune.data.filling import fill_dev
 from pairtune.data.material import check_candidates, check_negatives, note_splits, training_dataset
+from pairtune.data.negatives import fill_dev
 from pairtune.data.pairs import ALIKE, Task, add_prompts
 from pairtune.data.splits import join_dev, rotate_dev
 from pairtune.errors import UserError
@@ -23,7 +23,7 @@ from pairtune.runs.folder import RunFolder, ask_for, whole_folder, write_whole
 from pairtune.runs.lock import check_free
 from pairtune.runs.recipe import Recipe, Select, Stage
 from pairtune.runs.record import Epoch, Run, Trained, best_index, is_unchanged, kept_run, read_history
-from pairtune.runs.unread import unread_settings
+from pairtune.runs.settings import unread_settings
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -49,8 +49,7 @@ def run(
     from pairtune.encoders.ignoring import give_tokenizer, ignoring
     from pairtune.encoders.loading import load_encoder
     from pairtune.encoders.prompts import choose_prompts, keep_prompts
-    from pairtune.sbert.card import name_base_model
-    from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, write_evidence
+    from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, name_base_model, write_evidence
 
     if task is None:
         refuse_borrowed_dev(recipe)
@@ -187,7 +186,7 @@ def train_stage(
 
     to_beat: the score on dev of the model as it is now, which is kept if no epoch has a higher one; None: an epoch is kept.
     """
-    from pairtune.encoders.lengths import describe_cut
+    from pairtune.encoders.embedding import describe_cut
     from pairtune.sbert.callbacks import Clock, LogEpochs, Progress
     from pairtune.sbert.checkpoints import newest_usable_checkpoint
     from pairtune.sbert.trainer import make_trainer, texts_of
@@ -303,7 +302,7 @@ def explain_failure(problem: Exception, stage: Stage, log: list[dict[str, Any]])
 
 def write_model(model: SentenceTransformer, folder: RunFolder, stages: int, record: Run, task: Task) -> None:
     """Put the model where users look for it, with a card that says how it came to be."""
-    from pairtune.sbert.card import write_card
+    from pairtune.sbert.outcomes import write_card
 
     saved = folder.stage(stages) / "model"
     if saved.exists() and not record.unchanged:  # with the card that the host wrote when it was trained

@@ -127,7 +127,7 @@ def test_train_evaluate_score_and_search_in_a_row(tmp_path, pairs_csv, tiny_enco
 
 
 def test_an_index_is_kept_until_the_corpus_or_the_model_changes(tmp_path, tiny_encoder, tiny_model):
-    from pairtune.encoders.fingerprint import fingerprint_model
+    from pairtune.encoders.index import fingerprint_model
 
     corpus, kept = tmp_path / "texts.txt", tmp_path / "texts.txt.index" / "vectors.faiss"
     corpus.write_text("a green apple\na red engine\n")

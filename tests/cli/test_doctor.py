@@ -10,7 +10,7 @@ import torch
 from typer.testing import CliRunner
 
 from pairtune.cli import app
-from pairtune.cli.doctor import describe_folder, installed
+from pairtune.cli.sharing import describe_folder, installed
 
 
 def test_the_doctor_names_versions_and_passes_its_own_test():

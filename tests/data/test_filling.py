@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairtune.data.filling import check_filling, fill_dev, fill_queries
+from pairtune.data.negatives import check_filling, fill_dev, fill_queries
 from pairtune.data.pairs import PairSet, Task
 from pairtune.errors import UserError
 from small import WORDS, small_pairs, small_recipe

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pairtune.data.findings import find_oddities
+from pairtune.data.inspection import find_oddities
 from pairtune.data.pairs import PairSet, Task
 
 

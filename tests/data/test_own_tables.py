@@ -16,9 +16,9 @@ from datasets import Dataset, DatasetDict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pairtune.data.labels import rescale
 from pairtune.data.own_tables import read_sides, read_table, read_texts
 from pairtune.data.splits import split_by_left
+from pairtune.data.table import rescale
 from pairtune.errors import UserError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20).filter(lambda text: text.strip())

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from pairtune.data.datasets import TASKS, load_task, task_status
-from pairtune.data.info import fold
 from pairtune.data.pairs import PairSet
+from pairtune.data.splits import fold
 
 load = cache(load_task)
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pairtune.data.info import connect
 from pairtune.data.pairs import PairSet, Task
-from pairtune.data.splits import number_parts, rotate_dev
+from pairtune.data.splits import connect, number_parts, rotate_dev
 from pairtune.errors import UserError
 
 

@@ -15,10 +15,10 @@ from transformers import AutoConfig, AutoModel
 from typer.testing import CliRunner
 
 from pairtune.encoders import embedding as blocks
-from pairtune.encoders import openvino as quick
+from pairtune.encoders import export as quick
 from pairtune.encoders.embedding import can_cut, cut_features, embed, encode, tf32_products
-from pairtune.encoders.fingerprint import fingerprint_model
-from pairtune.encoders.openvino import quicken
+from pairtune.encoders.export import quicken
+from pairtune.encoders.index import fingerprint_model
 from pairtune.errors import UserError
 
 TEXTS = [
@@ -167,7 +167,7 @@ def test_what_cannot_be_quickened_is_refused(tiny_model, monkeypatch):
     static = SentenceTransformer(modules=[StaticEmbedding(tiny_model.tokenizer, embedding_dim=8)], device="cpu")
     with pytest.raises(UserError, match="a Transformer on torch, but this one begins with StaticEmbedding"):
         quicken(static)
-    monkeypatch.setattr(quick, "LOWEST_COSINE", 1.1)
+    monkeypatch.setattr(quick, "LOWEST_QUICK_COSINE", 1.1)
     with pytest.raises(
         UserError, match=r"OpenVINO gives other vectors \(lowest cosine \d\.\d+, not 1\.1\): encode without --quick"
     ):

@@ -9,8 +9,7 @@ import pytest
 from tokenizers import normalizers
 
 from pairtune.encoders.embedding import encode
-from pairtune.encoders.fingerprint import fingerprint_model, fingerprint_texts
-from pairtune.encoders.index import Index, open_index, read_index, write_index
+from pairtune.encoders.index import Index, fingerprint_model, fingerprint_texts, open_index, read_index, write_index
 
 TEXTS = ("a green apple", "a red engine", "A Ripe Pear")
 

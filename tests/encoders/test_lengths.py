@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pairtune.encoders.lengths import describe_cut, needed_length
+from pairtune.encoders.embedding import describe_cut, needed_length
 
 TEXTS = ["one two three"] * 98 + ["word " * 50, "word " * 1000]  # 5, 52 and 1002 tokens with the two special ones
 

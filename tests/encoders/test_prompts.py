@@ -15,7 +15,7 @@ from pairtune.encoders.embedding import encode
 from pairtune.encoders.prompts import Prompts, choose_prompts, own_prompts
 from pairtune.errors import UserError
 from pairtune.runs.recipe import make_recipe, read_recipe
-from pairtune.runs.toml import to_toml
+from pairtune.runs.settings import to_toml
 from pairtune.training import run
 from small import WORDS, small_recipe
 

@@ -13,8 +13,7 @@ import pytest
 from pairtune import progress
 from pairtune.engines import prepare, shuffle
 from pairtune.engines.duck import _percents
-from pairtune.ordering.hashing import rank_rows
-from pairtune.ordering.order import Side
+from pairtune.ordering.order import Side, rank_rows
 from pairtune.ordering.shingles import find_words, order_by_shingles, order_by_words
 from pairtune.runs.recipe import OrderSettings
 from shuffles import awkward_texts, ids, neighbor_lists, old_characters, shuffle_slowly

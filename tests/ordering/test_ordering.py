@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from pairtune.errors import UserError
 from pairtune.ordering import ORDERINGS, Order, Side, advise, epoch_seed, order_pairs
-from pairtune.ordering.hashing import rank_rows
-from pairtune.ordering.order import number_texts
+from pairtune.ordering.order import number_texts, rank_rows
 from pairtune.runs.recipe import OrderSettings
 
 BY = sorted(ORDERINGS)

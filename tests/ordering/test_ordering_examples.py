@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pairtune.errors import UserError
 from pairtune.ordering import Side, order_pairs
 from pairtune.ordering.examples import gather_groups, order_by_examples
-from pairtune.ordering.hashing import shuffle_rows
 from pairtune.ordering.nearest import drop_self, find_nearest, search_approximately, search_exactly, unit_rows
 from pairtune.ordering.nearest_gpu import CoarseSearch, multiply_halves, search_device
+from pairtune.ordering.order import shuffle_rows
 from pairtune.runs.recipe import OrderSettings
 
 

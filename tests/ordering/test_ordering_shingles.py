@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pairtune.engines import shuffle
 from pairtune.ordering import Side, order_pairs
-from pairtune.ordering.hashing import hash_text
+from pairtune.ordering.order import hash_text
 from pairtune.ordering.shingles import STOP_WORDS, draw_shingle, find_clusters, find_words, order_by_shingles
 from pairtune.runs.recipe import OrderSettings
 

@@ -18,9 +18,8 @@ from pairtune.data.pairs import PairSet
 from pairtune.errors import UserError
 from pairtune.metrics import score_split
 from pairtune.ordering import Order
-from pairtune.report.heatmap import plot_batch
 from pairtune.report.page import write_report
-from pairtune.report.plots import precision_curve
+from pairtune.report.plots import plot_batch, precision_curve
 from pairtune.report.scores import find_intervals
 from pairtune.report.summary import name_runs, read_runs
 from pairtune.report.wins import find_examples

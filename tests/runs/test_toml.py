@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pairtune.runs.recipe import make_recipe, read_recipe, shipped_recipes
-from pairtune.runs.toml import write_toml
+from pairtune.runs.settings import write_toml
 
 
 @pytest.mark.parametrize("name", shipped_recipes())

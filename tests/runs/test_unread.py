@@ -6,7 +6,7 @@ import pytest
 
 from pairtune.errors import UserError
 from pairtune.runs.recipe import make_recipe, read_recipe, shipped_recipes
-from pairtune.runs.unread import READERS, default_of, refuse_unread, unread_settings, value_of
+from pairtune.runs.settings import READERS, default_of, refuse_unread, unread_settings, value_of
 from pairtune.training import run
 from small import assert_same_weights, small_recipe
 

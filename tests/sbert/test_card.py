@@ -8,7 +8,7 @@ from huggingface_hub import ModelCard
 
 from pairtune.data.own_tables import read_pairs
 from pairtune.runs.recipe import read_recipe
-from pairtune.sbert.card import find_base_model, write_card
+from pairtune.sbert.outcomes import find_base_model, write_card
 from pairtune.training import run, train
 from small import sentence, small_recipe
 
@@ -67,7 +67,7 @@ def test_the_base_model_is_the_original_of_an_alias_or_that_of_a_tuned_folder(tm
 
 
 def test_the_base_model_stands_on_the_card(tmp_path, tiny_model):
-    from pairtune.sbert.card import name_base_model
+    from pairtune.sbert.outcomes import name_base_model
 
     tiny_model.model_card_data.base_model = None
     name_base_model(tiny_model, "minilm")

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from pairtune.errors import UserError
-from pairtune.fast.numbering import text_ids
 from pairtune.fast.packing import Tokens
 from pairtune.loss import batch_softmax_loss
+from pairtune.loss.terms import text_ids
 from pairtune.runs.recipe import LossSettings
-from pairtune.sbert.guide import Guide
 from pairtune.sbert.losses import BatchSoftmaxLoss, build_loss
+from pairtune.sbert.memory import Guide
 
 LEFT = ["how do I boil an egg", "boiling eggs, how", "who wrote Faust"]
 RIGHT = ["six minutes in hot water", "put the egg into boiling water", "Goethe"]

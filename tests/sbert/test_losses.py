@@ -13,9 +13,8 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from pairtune.encoders.loading import load_encoder
 from pairtune.errors import UserError
-from pairtune.fast.numbering import text_ids
 from pairtune.loss import batch_softmax_loss
-from pairtune.loss.terms import NORMALIZATIONS
+from pairtune.loss.terms import NORMALIZATIONS, text_ids
 from pairtune.runs.recipe import LossSettings
 from pairtune.sbert.losses import LOSSES, BatchSoftmaxLoss, ComboLoss, CosentLoss, PearsonLoss, build_loss
 

@@ -14,8 +14,8 @@ from sentence_transformers.sentence_transformer.losses import TripletLoss
 from sentence_transformers.sentence_transformer.modules import Normalize
 from transformers import TrainerCallback
 
+from pairtune.encoders.embedding import encode_texts
 from pairtune.encoders.loading import load_encoder
-from pairtune.encoders.processes import encode_texts
 from pairtune.loss import batch_softmax_loss
 from pairtune.runs.recipe import make_recipe
 from pairtune.sbert.losses import BatchSoftmaxLoss

@@ -14,13 +14,13 @@ from sentence_transformers.sentence_transformer.losses import CachedMultipleNega
 from torch.utils.data import SequentialSampler
 from transformers import TrainerCallback
 
-from pairtune.encoders.processes import encode_texts
+from pairtune.encoders.embedding import encode_texts
 from pairtune.errors import UserError
 from pairtune.ordering import Side, epoch_seed, order_pairs
 from pairtune.runs.recipe import OrderSettings
-from pairtune.sbert import kept as kept_module
+from pairtune.sbert import memory as kept_module
 from pairtune.sbert.hard_batches import ORDER_FILE, HardBatches, encode_side
-from pairtune.sbert.kept import Encoded, Kept
+from pairtune.sbert.memory import Encoded, Kept
 from pairtune.sbert.sampler import OrderedBatchSampler
 
 NOUNS = ["cat", "dog", "tree", "river", "king", "bread", "python", "snake", "house", "moon"]

@@ -23,9 +23,9 @@ from serving import CORPUS, ask, load_both, serving, write_corpus
 
 pytest.importorskip("fastapi", reason="pip install 'pairtune[serve]'")
 
-from pairtune.serve import guard as limits
 from pairtune.serve import matcher, server
-from pairtune.serve.batcher import Batcher
+from pairtune.serve import requests as limits
+from pairtune.serve.matcher import Batcher
 
 QUERY = "remove a file"
 

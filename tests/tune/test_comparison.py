@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import sem
 
-from pairtune.tune.comparison import choose_winner, common_noise, compare, judge
+from pairtune.tune.tried import choose_winner, common_noise, compare, judge
 
 FOLDS = range(1, 11)
 

@@ -7,12 +7,12 @@ import pytest
 
 from pairtune.runs.recipe import make_recipe
 from pairtune.runs.record import Run
-from pairtune.tune.comparison import ENOUGH
 from pairtune.tune.folds import Folds
 from pairtune.tune.ledger import Ledger
 from pairtune.tune.plan import Budget
 from pairtune.tune.race import Course
 from pairtune.tune.space import Space
+from pairtune.tune.tried import ENOUGH
 from pairtune.tune.worker import Done
 
 BASE = make_recipe({"name": "base", "loss": {"kind": "pearson"}, "train": {"epochs": 3}})

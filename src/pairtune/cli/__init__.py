@@ -6,12 +6,12 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from pairtune.cli import doctor, inspecting, learning, mining, scoring, sharing, shuffling, tuning
+from pairtune.cli import learning, preparing, scoring, sharing
 from pairtune.cli.common import app
 from pairtune.errors import UserError
 from pairtune.progress import say
 
-__all__ = ["app", "doctor", "inspecting", "learning", "main", "mining", "scoring", "sharing", "shuffling", "tuning"]
+__all__ = ["app", "learning", "main", "preparing", "scoring", "sharing"]
 
 
 def main(words: Sequence[str] | None = None) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Training and what comes before it: train, recipes, demo."""
+"""Training, and the choice of a recipe before it: train, tune, recipes, demo."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import typer
 from pairtune.cli.common import (
     JsonFlag,
     app,
+    choose_task,
     parse_seeds,
+    say_notes,
     screen,
     stop,
 )
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from pairtune.runs.recipe import Recipe
     from pairtune.runs.record import Run
     from pairtune.tune.rules import Choice
+    from pairtune.tune.tuner import Tuned
 
 FEW = 200  # test pairs: below, the terminal points to the intervals
 CALL_WIDTH = 60  # characters of a function that the demo finds
@@ -145,7 +148,7 @@ def show_searches(model: Path, top: int = 3) -> None:
 
 def choose_recipe(name: str | None, own: Task | None, overrides: Sequence[str], what: str) -> Recipe:
     """The named recipe; for one's own pairs, the one that the rules choose, which is said with its reasons."""
-    from pairtune.runs.unread import refuse_unread
+    from pairtune.runs.settings import refuse_unread
 
     choice = make_choice(name, own, overrides, what)
     for line in choice.reasons:
@@ -182,3 +185,72 @@ def print_runs(runs: list[Run], folder: Path, as_json: bool) -> None:
     print(f"model: {folder / 'model'}\nreport: {page}")
     if advice := runs[kept_run(runs)].advise():
         print(advice)
+
+
+@app.command()
+@takes_data
+def tune(
+    recipe: Annotated[
+        str | None, typer.Argument(help="Start from this recipe (a .toml file or a shipped one) instead of the default one.")
+    ] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Start with this setting: train.max_seq_length=64")] = None,
+    minutes: Annotated[
+        float, typer.Option(help="Time for the search and the last training; 0: no limit (give --trainings).")
+    ] = 30,
+    trainings: Annotated[int | None, typer.Option(help="Stop the search after this many trainings.")] = None,
+    jobs: Annotated[int, typer.Option(help="Trainings at the same time, on one GPU or CPU.")] = 1,
+    model: Annotated[str | None, typer.Option(help="Encoder: minilm, mpnet, a folder, or a name on the hub.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the search; default: runs/<name of the data>-tuned.")] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="File or database URL that several machines share; default: a file in the folder.")
+    ] = None,
+    join: Annotated[bool, typer.Option("--join", help="Help the search of another process with the same --storage.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a search that was stopped.")] = False,
+    task: Annotated[str | None, typer.Option(help="A dataset that `pairtune tasks` lists, instead of --data.")] = None,
+    own: OwnData = OwnData(),  # noqa: B008
+    as_json: JsonFlag = False,
+) -> None:
+    """Search for better settings for your pairs by cross-validation, then train the best. Test is scored once, at the end."""
+    from pairtune.tune.tuner import tune as tune_task
+
+    mine = own.read()
+    say_notes(mine)
+    chosen = choose_task(task, mine)
+    folder = out or Path("runs") / f"{chosen.name if mine is None else own.name()}-tuned"
+    choice = make_choice(recipe, chosen, settings or (), "tune")
+    try:
+        found = tune_task(
+            chosen,
+            out=folder,
+            start=choice.recipe,
+            reasons=choice.reasons,
+            encoder=model,
+            minutes=minutes or None,
+            most_trainings=trainings,
+            jobs=jobs,
+            storage=storage,
+            join=join,
+            resume=resume,
+        )
+    except KeyboardInterrupt:
+        raise stop(f"stopped; what was tried is kept in {storage or folder}: the same command with --resume goes on") from None
+    if found is not None:
+        print_tuned(found, as_json)
+
+
+def print_tuned(found: Tuned, as_json: bool) -> None:
+    """What was chosen, its scores on test before and after, and where everything is."""
+    from pairtune.report.page import write_reports
+    from pairtune.report.summary import summarize, table_of_runs
+    from pairtune.report.tuning_page import describe_choice, write_tuning_page
+
+    report = write_reports(found.folder, [found.run.seed])
+    page = write_tuning_page(found.folder)
+    places = {"recipe": found.folder / "recipe.toml", "report": report, "search": page}
+    if as_json:
+        chosen = {"changes": found.tuning.winner.changes, "trainings": found.tuning.trainings}
+        print(json.dumps({**summarize([found.run]), **chosen, **{name: os.fspath(path) for name, path in places.items()}}))
+        return
+    screen.print(table_of_runs([found.run]))
+    print(describe_choice(found.tuning))
+    print("\n".join(f"{name}: {path}" for name, path in {"model": found.folder / "model", **places}.items()))

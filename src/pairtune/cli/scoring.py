@@ -191,7 +191,7 @@ def load(model: str, quick: bool) -> SentenceTransformer:
 
     if not quick:
         return load_encoder(model)
-    from pairtune.encoders.openvino import quicken
+    from pairtune.encoders.export import quicken
 
     return quicken(load_encoder(model, device="cpu"))
 

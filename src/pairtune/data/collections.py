@@ -9,9 +9,8 @@ import numpy as np
 
 from pairtune.data.files import read_lines
 from pairtune.data.formats import open_table
-from pairtune.data.info import distinct
 from pairtune.data.pairs import PairSet, Task
-from pairtune.data.splits import split_by_key
+from pairtune.data.splits import distinct, split_by_key
 from pairtune.errors import UserError
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst")

@@ -64,7 +64,10 @@ def decode(path: Path, content: bytes) -> tuple[str, tuple[str, ...]]:
     if content.startswith(b"PK\x03\x04"):
         raise UserError(f"{path}: a spreadsheet or an archive, whatever its name says; save the sheet as CSV (UTF-8)")
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return content.decode("utf-16"), ("read as UTF-16",)
+        try:
+            return content.decode("utf-16"), ("read as UTF-16",)
+        except UnicodeDecodeError as problem:
+            raise UserError(f"{path}: marked as UTF-16, but it is not ({problem.reason}); save the file as UTF-8") from problem
     try:
         return content.decode("utf-8-sig"), ()
     except UnicodeDecodeError as problem:
@@ -198,5 +201,5 @@ def _read_numbers(path: Path) -> np.ndarray:
 def _read_npy(path: Path) -> np.ndarray:
     try:
         return np.asarray(np.load(path, allow_pickle=False), np.float64)
-    except (OSError, ValueError) as problem:
+    except Exception as problem:  # NumPy lets through what Python's parser says of a damaged header
         raise UserError(f"{path}: not a NumPy array of numbers: {problem}") from problem

@@ -115,10 +115,7 @@ def _open_jsonl(path: Path) -> Table:
 def _jsonl_table(path: Path, text: str, notes: tuple[str, ...]) -> Table:
     records, lines = [], []
     for line, content in split_lines(text):
-        try:
-            records.append(json.loads(content))
-        except json.JSONDecodeError as problem:
-            raise UserError(f"{path} line {line}: not valid JSON ({problem.msg} at column {problem.colno})") from problem
+        records.append(_parse_json(path, content, line))
         lines.append(line)
     return _by_key(path, records, lines, "line", notes)
 
@@ -128,11 +125,21 @@ def _open_json(path: Path) -> Table:
     text, notes = decode(path, read_bytes(path))
     if text.lstrip()[:1] != "[":
         return _jsonl_table(path, text, notes)
-    try:
-        records = json.loads(text)
-    except json.JSONDecodeError as problem:
-        raise UserError(f"{path} line {problem.lineno}: not valid JSON ({problem.msg} at column {problem.colno})") from problem
+    records = _parse_json(path, text)
     return _by_key(path, records, range(1, len(records) + 1), "record", notes)
+
+
+def _parse_json(path: Path, text: str, line: int = 1) -> Any:
+    """What the text says; line: on which it begins."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as problem:
+        where = f"{path} line {line + problem.lineno - 1}"
+        raise UserError(f"{where}: not valid JSON ({problem.msg} at column {problem.colno})") from problem
+    except RecursionError as problem:
+        raise UserError(f"{path} line {line}: nested too deeply to be read; give rows of plain values") from problem
+    except ValueError as problem:  # Python reads no whole number of more than 4,300 digits
+        raise UserError(f"{path} line {line}: a number of thousands of digits; write it shorter") from problem
 
 
 def _by_key(path: Path, records: list[Any], lines: Sequence[int], unit: str, notes: tuple[str, ...]) -> Table:
@@ -180,8 +187,12 @@ def _open_parquet(path: Path) -> Table:
 
     try:
         return _of_arrow(path, parquet.read_table(path if path.suffix not in COMPRESSED else pa.py_buffer(read_bytes(path))))
-    except (pa.ArrowException, OSError) as problem:
-        raise UserError(f"{path}: not a readable Parquet file ({str(problem).splitlines()[0]})") from problem
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
+        raise UserError(f"{path}: not a readable Parquet file ({_first_line(problem)})") from problem
+
+
+def _first_line(problem: Exception) -> str:
+    return next(iter(str(problem).splitlines()), type(problem).__name__)
 
 
 def _open_arrow(path: Path) -> Table:
@@ -192,14 +203,15 @@ def _open_arrow(path: Path) -> Table:
     try:
         opener = pa.ipc.open_file if content.to_pybytes()[:6] == b"ARROW1" else pa.ipc.open_stream
         return _of_arrow(path, opener(content).read_all())
-    except (pa.ArrowException, OSError) as problem:
-        raise UserError(f"{path}: not a readable Arrow file ({str(problem).splitlines()[0]})") from problem
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
+        raise UserError(f"{path}: not a readable Arrow file ({_first_line(problem)})") from problem
 
 
 def _of_arrow(path: Path, table: Any, splits: tuple[str, ...] | None = None) -> Table:
     """An Arrow table; the fields of a struct are columns too, with a dot: `query.text`."""
     import pyarrow as pa
 
+    table.validate(full=True)  # or damaged bytes are read as addresses, and end the process
     while any(pa.types.is_struct(field.type) for field in table.schema):
         table = table.flatten()
     lines = range(1, table.num_rows + 1)
@@ -212,15 +224,16 @@ def _open_dataset(path: Path) -> Table:
 
     if not any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
         raise UserError(f"{path}: a folder, but not one that datasets' save_to_disk wrote; give a file of pairs")
-    found = load_from_disk(str(path))
-    if not isinstance(found, DatasetDict):
-        return _of_arrow(path, found.with_format("arrow")[:])
-    return _of_splits(path, found)
+    try:
+        found = load_from_disk(str(path))
+        return _of_splits(path, found) if isinstance(found, DatasetDict) else _of_arrow(path, found.with_format("arrow")[:])
+    except Exception as problem:  # datasets lets through what its reading of JSON, of features and of Arrow raises
+        raise UserError(f"{path}: a dataset of save_to_disk that cannot be read ({_first_line(problem)})") from problem
 
 
 def open_hub(name: str) -> Table:
     """A dataset of the Hugging Face hub, with its splits: hub:OWNER/NAME, or hub:OWNER/NAME:CONFIG."""
-    from pairtune.data.info import hub_splits
+    from pairtune.data.splits import hub_splits
 
     repository, _, config = name.removeprefix(HUB).partition(":")
     how = "download the dataset elsewhere, write it with save_to_disk, and give the folder"
@@ -247,10 +260,12 @@ def _open_xlsx(path: Path) -> Table:
 
     try:
         book = openpyxl.load_workbook(BytesIO(read_bytes(path)), read_only=True, data_only=True)
+        sheet = book.worksheets[0]
+        found = [["" if cell is None else str(cell) for cell in row] for row in sheet.iter_rows(values_only=True)]
+    except UserError:
+        raise
     except Exception as problem:  # openpyxl lets through what zipfile, its XML parser and its own checks raise
         raise UserError(f"{path}: not a readable .xlsx file ({problem})") from problem
-    sheet = book.worksheets[0]
-    found = [["" if cell is None else str(cell) for cell in row] for row in sheet.iter_rows(values_only=True)]
     kept = [(row, line) for line, row in enumerate(found, start=1) if any(map(str.strip, row))]
     others = (f"read the sheet {sheet.title!r}, the first of {len(book.worksheets)}",) if len(book.worksheets) > 1 else ()
     return _by_header(path, [row for row, _ in kept], [line for _, line in kept], others, unit="row")

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pairtune.data.filling import check_filling, fill_queries
-from pairtune.data.negatives import given_triplets, logarithmic_negatives, triplets
+from pairtune.data.negatives import check_filling, fill_queries, given_triplets, logarithmic_negatives, triplets
 from pairtune.data.pairs import PairSet, Task
 from pairtune.data.splits import join
 from pairtune.errors import UserError

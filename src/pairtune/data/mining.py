@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from pairtune.data.info import distinct, fold
 from pairtune.data.lexical import Lexical
 from pairtune.data.pairs import PairSet
+from pairtune.data.splits import distinct, fold
 from pairtune.encoders.prompts import NO_PROMPTS, Prompts
 from pairtune.errors import UserError
 from pairtune.progress import track

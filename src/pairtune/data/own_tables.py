@@ -12,14 +12,12 @@ import numpy as np
 from pairtune.data.collections import is_collection, read_collection
 from pairtune.data.files import read_lines
 from pairtune.data.formats import is_table, open_table, stem_of
-from pairtune.data.info import distinct, fold
-from pairtune.data.labels import rescale
 from pairtune.data.pairs import Kind, PairSet, Task
 from pairtune.data.profile import check_kind, metrics_of, number_texts, see_kind
 from pairtune.data.records import Files, Records, collect_records, join_records, open_tables
 from pairtune.data.roles import Roles, find_roles
-from pairtune.data.splits import split_by_key
-from pairtune.data.table import Table
+from pairtune.data.splits import distinct, fold, split_by_key
+from pairtune.data.table import Table, rescale
 from pairtune.errors import UserError
 
 SPLITS = ("train", "dev", "test")

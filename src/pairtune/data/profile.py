@@ -11,8 +11,8 @@ from typing import get_args
 
 import numpy as np
 
-from pairtune.data.info import METRICS_OF_KIND
 from pairtune.data.pairs import Kind, PairSet, Task
+from pairtune.data.splits import METRICS_OF_KIND
 from pairtune.errors import UserError
 
 MEASURED_TEXTS = 20_000  # lengths are measured on at most so many texts, spread evenly

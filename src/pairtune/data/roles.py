@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pairtune.data.labels import WORDS
-from pairtune.data.table import Table
+from pairtune.data.table import WORDS, Table
 from pairtune.errors import UserError
 
 SIDES = (  # the first that a table has both of

@@ -1,16 +1,18 @@
-"""A table as read from a file: columns by name, and the line of each record for the messages."""
+"""A table as read from a file, with the line of each record; and labels as people write them, made numbers from 0 to 1."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pairtune.data.labels import parse_label
 from pairtune.errors import UserError
 
 
@@ -109,3 +111,102 @@ def _hint(names: Sequence[str], name: str) -> str:
         return f" ({plain[name.strip().lower()]!r} is written differently)"
     near = get_close_matches(name, names, 1)
     return f"; did you mean {near[0]}?" if near else " (the first line must name the columns)"
+
+
+WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
+DECIMAL_COMMA = r"^([+-]?\d+),(\d{1,2}|\d{4,})$"  # 0,75 as spreadsheets of many countries write it; 1,000 may be a thousand
+TOPS = (1, 2, 3, 4, 5, 7, 10, 100)  # where the scales in use end
+ROUNDING = 1e-6  # a cosine of 1.0000002 is a 1
+STRAY_SHARE = 0.05  # fewer labels than this above 10 are typing errors, not a scale up to 100; above 1, they may be
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """label: (N,) float32 in [0, 1]; grade: (N,) float32, as given; note: how one became the other, or empty."""
+
+    label: np.ndarray
+    grade: np.ndarray
+    note: str
+
+
+def binary_label(path: Path, line: int, field: str) -> float:
+    """A label of a classification dataset: 0 or 1."""
+    if field.strip() not in ("0", "1"):
+        raise UserError(f"{path} line {line}: the label is {field!r}, expected 0 or 1")
+    return float(field)
+
+
+def parse_label(value: object, where: str) -> float:
+    """A finite number from a number, a truth value, or their spelling; `where` names the file and the line."""
+    number = _number(value)
+    if number is None:
+        raise UserError(
+            f"{where}: the label is {value!r}, expected a number, true/false or yes/no; "
+            f"write 1 for a pair that goes together and 0 for one that does not"
+        )
+    if not math.isfinite(number):
+        raise UserError(f"{where}: the label is {number}, expected a finite number; fill it in or leave the pair out")
+    return number
+
+
+def rescale(values: Sequence[float], where: Callable[[int], str]) -> Scaled:
+    """Labels on the scale that the data shows, laid linearly on [0, 1].
+
+    Within 0–1 they stay. −1–1 (a cosine) becomes (label + 1) / 2. Above 1 the scale ends at the first of TOPS that
+    holds all labels, and starts at 1 where no label is lower (1–4, 1–5), else at 0 (0–5, 0–100).
+    Refused: labels below −1 or above 100, negative ones beside ones above 1, a few stray ones far above all others.
+    where: names the file and the line of a label, for the refusal.
+    """
+    grade = np.asarray(values, np.float64)
+    low, high = _scale(grade, where)
+    label = np.clip((grade - low) / (high - low), 0, 1).astype(np.float32)
+    note = "" if (low, high) == (0, 1) else f"labels: {low:g} to {high:g} mapped to 0 to 1, as (label − {low:g}) / {high - low:g}"
+    return Scaled(label, grade.astype(np.float32), note.replace("− -", "+ ") + _doubt_few(grade, where))
+
+
+def _doubt_few(grade: np.ndarray, where: Callable[[int], str]) -> str:
+    """Point to the few labels without which all would be 0 or 1: they change the kind of the task."""
+    others = np.flatnonzero(grade > 1 + ROUNDING)
+    if not 0 < len(others) < STRAY_SHARE * len(grade) or set(grade[grade <= 1]) != {0, 1}:
+        return ""
+    first = others[0]
+    return f"; all but {len(others):,} of {len(grade):,} are 0 or 1: is the {grade[first]:g} of {where(first)} a mistake?"
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, str):
+        value = value.strip().lower()
+        value = WORDS.get(value, re.sub(DECIMAL_COMMA, r"\1.\2", value))
+    if not isinstance(value, (str, bool, int, float, Decimal)):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _scale(grade: np.ndarray, where: Callable[[int], str]) -> tuple[float, float]:
+    least, most = int(grade.argmin()), int(grade.argmax())
+    low, high = float(grade[least]), float(grade[most])
+    scales = "known scales: 0–1, −1–1, 0–5, 1–4, 1–5, 0–10, 0–100 and the like; rescale the labels"
+    if low < -1 - ROUNDING:
+        raise UserError(f"{where(least)}: the label is {low:g}, below every scale; {scales}")
+    if high > TOPS[-1]:
+        raise UserError(f"{where(most)}: the label is {high:g}, above every scale; {scales}")
+    if high <= 1 + ROUNDING:
+        return (-1, 1) if low < -ROUNDING else (0, 1)
+    if low < 0:
+        raise UserError(f"{where(least)}: the label is {low:g}, and {high:g} at {where(most)}: no scale has both; {scales}")
+    top = next(top for top in TOPS if top >= high)
+    if top == 100:
+        _refuse_strays(grade, where, most)
+    return (1 if low >= 1 and top <= 10 else 0), top
+
+
+def _refuse_strays(grade: np.ndarray, where: Callable[[int], str], most: int) -> None:
+    others = grade[grade <= 10]
+    if 0 < len(grade) - len(others) < STRAY_SHARE * len(grade):
+        raise UserError(
+            f"{where(most)}: the label is {grade[most]:g}, while {len(others):,} of {len(grade):,} lie in "
+            f"{others.min():g} to {others.max():g}; correct it (or divide all labels by 100 if that is their scale)"
+        )

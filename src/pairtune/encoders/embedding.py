@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from pairtune.errors import UserError
 from pairtune.fast.architectures import why_padded
 from pairtune.fast.packing import Tokens, shared_tokens
-from pairtune.precision import float32_products
+from pairtune.ordering.nearest_gpu import float32_products
 from pairtune.progress import track
 
 if TYPE_CHECKING:
@@ -147,3 +148,110 @@ def encode(model: SentenceTransformer, texts: Sequence[str], what: str = "encodi
 def score_pairs(model: SentenceTransformer, left: Sequence[str], right: Sequence[str]) -> np.ndarray:
     """(N,) the cosine of each pair."""
     return Embeddings(model).score(left, right)
+
+
+MEASURED = 5000  # texts, spread evenly over all
+LONGEST = 512  # where an encoder names no limit
+QUANTILE = 0.99
+
+
+def count_sampled_tokens(model: SentenceTransformer, texts: Sequence[str]) -> np.ndarray:
+    """The tokens of at most MEASURED texts, uncut, special ones included."""
+    count = min(len(texts), MEASURED)
+    chosen = [texts[int(place)] for place in np.arange(count) * len(texts) // max(count, 1)]
+    found = model.tokenizer(chosen, truncation=False, padding=False, verbose=False)["input_ids"] if chosen else []
+    return np.array([len(ids) for ids in found], np.int64)
+
+
+def needed_length(model: SentenceTransformer, texts: Sequence[str], share: float = QUANTILE) -> tuple[int, int]:
+    """The length that holds this share of the texts, at most the encoder's own limit; and how many texts it cuts.
+
+    Measured on at most MEASURED texts; how many of all are cut is estimated from these.
+    """
+    tokens = count_sampled_tokens(model, texts)
+    limit = int(model.max_seq_length or LONGEST)
+    if not len(tokens):
+        return limit, 0
+    length = min(limit, int(np.quantile(tokens, share, method="higher")))
+    return length, round(float((tokens > length).mean()) * len(texts))
+
+
+def describe_cut(model: SentenceTransformer, texts: Sequence[str]) -> str:
+    """How many of the texts are longer than the model reads, in words; empty where none is."""
+    tokens = count_sampled_tokens(model, texts)
+    limit = int(model.max_seq_length or LONGEST)
+    cut = int((tokens > limit).sum())
+    if not cut:
+        return ""
+    of = "texts" if len(texts) <= MEASURED else "texts that were measured"
+    return f"{cut:,} of {len(tokens):,} {of} have more than {limit} tokens and are cut (the longest has {tokens.max():,})"
+
+
+Thing = TypeVar("Thing")
+
+
+def encode_texts(
+    model: SentenceTransformer,
+    texts: Sequence[str],
+    *,
+    prompt: str | None = None,
+    task: str | None = None,
+    precision: torch.dtype | None = None,
+) -> np.ndarray:
+    """(D, n) float32: the embedding of each text, dropout off; every process encodes its share and ends with all of them.
+
+    prompt, task: as the collator gives them in training. precision: that of the training step, where it is not float32.
+    """
+    rank, world = process_place()
+    longest_first = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
+    mine = longest_first[rank::world]
+    with leave_no_trace(model), torch.autocast(model.device.type, dtype=precision, enabled=precision is not None):
+        # no prompt is "", not the model's default one, which the collator does not add either
+        some = [texts[place] for place in mine]
+        vectors = embed(model, some, "encoding texts", prompt=prompt or "", task=task, quiet=rank > 0)
+    return _join_shares(mine, vectors.cpu().numpy(), len(texts))
+
+
+def _join_shares(places: list[int], vectors: np.ndarray, count: int) -> np.ndarray:
+    shares = gather_everywhere((places, vectors))
+    joined = np.empty((count, vectors.shape[1]), np.float32)
+    for some, theirs in shares:
+        joined[some] = theirs
+    return joined
+
+
+@contextmanager
+def leave_no_trace(model: torch.nn.Module) -> Iterator[None]:
+    """Afterwards each module is in the mode it was in, and torch's random numbers go on as if nothing had happened."""
+    modes = [(module, module.training) for module in model.modules()]
+    device = next(model.parameters()).device
+    with torch.random.fork_rng(devices=[device.index] if device.type == "cuda" else [], device_type="cuda"):
+        try:
+            yield
+        finally:
+            for module, training in modes:
+                module.training = training
+
+
+def process_place() -> tuple[int, int]:
+    """The number of this process, and of how many."""
+    return (dist.get_rank(), dist.get_world_size()) if dist.is_available() and dist.is_initialized() else (0, 1)
+
+
+def gather_everywhere(mine: Thing) -> list[Thing]:
+    """What each process holds, in their order, on every process."""
+    _, world = process_place()
+    if world == 1:
+        return [mine]
+    everyone: list[Any] = [None] * world
+    dist.all_gather_object(everyone, mine)
+    return everyone
+
+
+def share_from_first(make: Callable[[], Thing]) -> Thing:
+    """What the first process makes, on every process: two machines may round a sum differently, and must not disagree."""
+    rank, world = process_place()
+    box: list[Any] = [make() if rank == 0 else None]
+    if world > 1:
+        dist.broadcast_object_list(box)
+    return box[0]

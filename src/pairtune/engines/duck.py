@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from pairtune.engines.parquet import Source, open_source, written_aside
 from pairtune.engines.query import DUCKDB, count_columns, order_query, words_query
-from pairtune.engines.shuffle_job import STAMP, Keys, Reading, ShuffleJob, keys_of, make_stamp, memory_bytes
+from pairtune.engines.shuffle import STAMP, Keys, Reading, ShuffleJob, keys_of, make_stamp, memory_bytes
 from pairtune.engines.vector_words import write_vector_words
 from pairtune.errors import UserError
 from pairtune.progress import say, track

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pairtune.engines.shuffle_job import Reading, ShuffleJob
+from pairtune.engines.shuffle import Reading, ShuffleJob
 from pairtune.ordering.shingles import STOP_WORDS
 
 LETTERS = r"\p{L}\p{M}\p{N}"

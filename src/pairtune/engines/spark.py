@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from pairtune.engines.parquet import Source, open_source, written_aside
 from pairtune.engines.query import SPARK, count_columns, order_query
-from pairtune.engines.shuffle_job import Keys, ShuffleJob, keys_of, memory_bytes
+from pairtune.engines.shuffle import Keys, ShuffleJob, keys_of, memory_bytes
 from pairtune.errors import UserError
 from pairtune.progress import say
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pairtune.engines.parquet import Source
-from pairtune.engines.shuffle_job import By, make_stamp, memory_bytes
+from pairtune.engines.shuffle import By, make_stamp, memory_bytes
 from pairtune.errors import UserError
 from pairtune.ordering.nearest import (
     POINTS_PER_LIST,

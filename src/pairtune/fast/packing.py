@@ -15,8 +15,7 @@ from sentence_transformers.base.data_collator import DEFAULT_LABEL_COLUMNS
 from torch import Tensor
 
 from pairtune.errors import UserError
-from pairtune.fast.numbering import text_ids
-from pairtune.loss.terms import check_labels
+from pairtune.loss.terms import check_labels, text_ids
 from pairtune.progress import track
 
 if TYPE_CHECKING:

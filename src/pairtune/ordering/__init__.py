@@ -8,8 +8,7 @@ from typing import Literal
 
 from pairtune.errors import UserError
 from pairtune.ordering.examples import order_by_examples
-from pairtune.ordering.hashing import epoch_seed, order_by_queries, order_original, order_uniformly
-from pairtune.ordering.order import Order, Side
+from pairtune.ordering.order import Order, Side, epoch_seed, order_by_queries, order_original, order_uniformly
 from pairtune.ordering.shingles import order_by_clusters, order_by_neighbors, order_by_words
 from pairtune.runs.recipe import OrderSettings
 

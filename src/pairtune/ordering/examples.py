@@ -8,10 +8,9 @@ from itertools import chain
 
 import numpy as np
 
-from pairtune.ordering.hashing import shuffle_rows
 from pairtune.ordering.nearest import Candidates, find_candidates
 from pairtune.ordering.nearest_gpu import Search
-from pairtune.ordering.order import Order, Side
+from pairtune.ordering.order import Order, Side, shuffle_rows
 from pairtune.progress import track
 from pairtune.runs.recipe import OrderSettings
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pairtune.errors import UserError
-from pairtune.ordering.hashing import hash_text
 from pairtune.ordering.nearest_gpu import Found, Search, search_device
-from pairtune.ordering.order import Side, to_array
+from pairtune.ordering.order import Side, hash_text, to_array
 from pairtune.progress import say
 from pairtune.runs.recipe import OrderSettings
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-
-from pairtune.precision import float32_products
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -192,3 +191,17 @@ def multiply_halves(left: Tensor, right: Tensor) -> Tensor:
     if left.is_cuda:
         return torch.mm(left, right.T, out_dtype=torch.float32)
     return left.float() @ right.float().T
+
+
+@contextmanager
+def float32_products(how: Literal["ieee", "tf32"]) -> Iterator[None]:
+    """Inside, as float32 (whatever was allowed before) or by the TF32 units: 10 bits of each factor, sums in float32."""
+    import torch
+
+    products: Any = torch.backends.cuda.matmul  # not torch.set_float32_matmul_precision: torch refuses to mix the two
+    before = products.fp32_precision
+    products.fp32_precision = how
+    try:
+        yield
+    finally:
+        products.fp32_precision = before

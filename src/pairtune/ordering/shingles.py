@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import regex
 
-from pairtune.ordering.hashing import hash_text, rank_rows
 from pairtune.ordering.nearest import Candidates, find_candidates, place_centroids, require_vectors, unit_rows
-from pairtune.ordering.order import Order, Side, number_texts, to_array
+from pairtune.ordering.order import Order, Side, hash_text, number_texts, rank_rows, to_array
 from pairtune.progress import track
 from pairtune.runs.recipe import OrderSettings
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from pairtune.data.findings import Findings
+from pairtune.data.inspection import Findings
 from pairtune.data.pairs import Task
 from pairtune.data.profile import describe, profile
 from pairtune.ordering.hardness import Inspection
-from pairtune.report.facts import describe_loss, describe_order, describe_schedule, describe_time
+from pairtune.report.summary import describe_loss, describe_order, describe_schedule, describe_time
 from pairtune.runs.evidence import shorten
 from pairtune.runs.recipe import Recipe
 

@@ -15,11 +15,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from pairtune.report.facts import describe_runs
-from pairtune.report.heatmap import MARKS, marked_cells, plot_batch
 from pairtune.report.plots import (
     HARDNESS,
+    MARKS,
+    marked_cells,
     orders_of,
+    plot_batch,
     plot_dev,
     plot_distribution,
     plot_hardness,
@@ -29,7 +30,7 @@ from pairtune.report.plots import (
     reach_of,
 )
 from pairtune.report.scores import score_rows, verdict
-from pairtune.report.summary import Shown, read_runs
+from pairtune.report.summary import Shown, describe_runs, read_runs
 from pairtune.report.wins import find_doubts, find_examples
 from pairtune.runs.evidence import Snapshot
 from pairtune.runs.folder import write_whole

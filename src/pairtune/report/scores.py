@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pairtune.metrics import Gold, needs_all_hits, score_ranks, scores_per_item
-from pairtune.metrics.names import METRICS, Scored
+from pairtune.metrics import METRICS, Gold, Scored, needs_all_hits, score_ranks, scores_per_item
 from pairtune.report.summary import Shown, comparable
 from pairtune.runs.evidence import Evidence, Judged, Outcome
 

@@ -245,7 +245,7 @@ def read_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
     path = find_recipe(name)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+    except (ValueError, RecursionError) as problem:  # no TOML, no UTF-8, a number of thousands of digits, or nested too deeply
         raise UserError(f"recipe {path}: not valid TOML: {problem}") from problem
     for override in overrides:
         table = lay_over_all(table, parse_override(override))
@@ -279,7 +279,7 @@ def parse_override(text: str) -> Table:
         raise UserError(f"--set {text!r}: expected key=value, for example loss.temperature=0.05")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # as for a recipe's file
         parsed = value.strip()
     for part in reversed(key.strip().split(".")):
         parsed = {part: parsed}

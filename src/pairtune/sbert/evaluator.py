@@ -13,7 +13,7 @@ from sentence_transformers.sentence_transformer.evaluation import SentenceEvalua
 from pairtune.data.pairs import PairSet, Task
 from pairtune.encoders.embedding import Embeddings
 from pairtune.metrics import best_threshold, distinct_queries, find_hits, first_hit_ranks, score_ranks, score_split
-from pairtune.metrics.searching import Answered, all_hit_ranks, find_gains
+from pairtune.metrics.measures import Answered, all_hit_ranks, find_gains
 from pairtune.progress import track
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import torch
 from pydantic import ValidationError
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from pairtune.encoders.processes import encode_texts, share_from_first
+from pairtune.encoders.embedding import encode_texts, share_from_first
 from pairtune.errors import UserError
 from pairtune.ordering import ORDERINGS, Order, advise, check_controls, order_pairs
 from pairtune.ordering.nearest import unit_rows
@@ -20,7 +20,7 @@ from pairtune.progress import say
 from pairtune.runs.recipe import OrderSettings, explain
 from pairtune.sbert.callbacks import calling_trainer
 from pairtune.sbert.checkpoints import checkpoint_folder
-from pairtune.sbert.kept import Encoded, Kept
+from pairtune.sbert.memory import Encoded, Kept
 from pairtune.sbert.sampler import OrderedBatchSampler
 
 if TYPE_CHECKING:

@@ -14,14 +14,12 @@ from sentence_transformers.sentence_transformer.losses import CosineSimilarityLo
 from torch import Tensor, nn
 
 from pairtune.errors import UserError
-from pairtune.fast.numbering import text_ids
 from pairtune.loss.batch_softmax import batch_softmax_loss, check_choices, check_temperature
 from pairtune.loss.pointwise import POINTWISE, cosent_loss, pearson_loss
-from pairtune.loss.terms import check_labels, flat_labels
+from pairtune.loss.terms import check_labels, flat_labels, text_ids
 from pairtune.runs.recipe import LossSettings
-from pairtune.sbert.gather import join_ranks, world_size
-from pairtune.sbert.guide import Guide
-from pairtune.sbert.raw import warn_of_unit_vectors
+from pairtune.sbert.memory import Guide
+from pairtune.sbert.raw import join_ranks, warn_of_unit_vectors, world_size
 from pairtune.sbert.temperature import Temperature
 
 CITATION = """

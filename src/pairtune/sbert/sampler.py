@@ -11,8 +11,7 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 
 from pairtune.errors import UserError
 from pairtune.ordering import ORDERINGS, Order, Side, epoch_seed, order_pairs
-from pairtune.ordering.hashing import order_original
-from pairtune.ordering.order import count_batches, cut_batches
+from pairtune.ordering.order import count_batches, cut_batches, order_original
 from pairtune.runs.recipe import OrderSettings
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from pairtune.errors import UserError
 from pairtune.sbert.callbacks import calling_trainer
-from pairtune.sbert.gather import world_size
+from pairtune.sbert.raw import world_size
 
 LOWEST, HIGHEST = 1e-3, 10.0
 SAVED = "learned temperature"  # our entry in the checkpoint's trainer_state.json

@@ -1,8 +1,8 @@
-"""The host's trainer, set up from one stage of a recipe."""
+"""The host's trainer, set up from one stage of a recipe, and BERT's optimizer, which it may ask for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,6 @@ from pairtune.sbert.checkpoints import Seal
 from pairtune.sbert.evaluator import PairEvaluator
 from pairtune.sbert.hard_batches import HardBatches
 from pairtune.sbert.losses import build_loss
-from pairtune.sbert.optimizer import without_bias_correction
 from pairtune.sbert.raw import raw_embeddings
 from pairtune.sbert.temperature import temperature_callbacks
 
@@ -227,3 +226,38 @@ def keep_logs(trainer: PairTrainer, folder: Path) -> None:
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:
             callback.logging_dir = str(folder)
+
+
+FAR = float(2**25)  # 1 − βᵗ is 1 at this step, and in float32 the next step has the same number
+
+
+class UncorrectedAdamW(torch.optim.AdamW):
+    """torch's AdamW, p ← p − lr·(λ·p + m/(√v + ε)), with the moments m and v as they are.
+
+    torch divides them by 1 − βᵗ. Without, the first steps are larger (at step 1 by 0.1/√0.001 ≈ 3.2), as in the optimizer
+    BERT was published with. All of torch's ways to compute it serve, `fused` too: for them each step is the one numbered FAR.
+    """
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Whatever step a checkpoint was at, the next one is without correction too."""
+        super().__setstate__(state)
+        for one in self.state.values():
+            if "step" in one:
+                one["step"] = torch.full_like(torch.as_tensor(one["step"], dtype=torch.float32), FAR)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One update of every parameter that has a gradient; all have moments from the first step on."""
+        for parameter in (parameter for group in self.param_groups for parameter in group["params"]):
+            if not self.state[parameter]:
+                moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+                step = torch.full((), FAR, device=parameter.device if self.defaults["fused"] else "cpu")
+                self.state[parameter].update(step=step, **moments)
+        return super().step(closure)
+
+
+def without_bias_correction(chosen: tuple[Any, dict[str, Any]]) -> tuple[type[UncorrectedAdamW], dict[str, Any]]:
+    """What the host's `get_optimizer_cls_and_kwargs` returned, without bias correction: all its settings stay."""
+    optimizer, settings = chosen
+    if optimizer is not torch.optim.AdamW:
+        raise UserError(f"only AdamW can do without bias correction, not {optimizer.__name__}: use optim='adamw_torch'")
+    return UncorrectedAdamW, settings

@@ -20,16 +20,19 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
 
 from pairtune import __version__
-from pairtune.serve.batcher import Batcher
-from pairtune.serve.guard import MOST_CHARACTERS, MOST_MATCHES, MOST_PAIRS, Guard, Refused
-from pairtune.serve.matcher import Answer, Matcher, Question, use_half_the_cores
-from pairtune.serve.schema import (
+from pairtune.serve.matcher import Batcher, Matcher, Question, use_half_the_cores
+from pairtune.serve.requests import (
+    MOST_CHARACTERS,
+    MOST_MATCHES,
+    MOST_PAIRS,
     About,
     Encoder,
+    Guard,
     Match,
     Matches,
     Pair,
     Refusal,
+    Refused,
     ScoreAnswer,
     ScoreRequest,
     Scores,
@@ -88,7 +91,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 
 def make_app(matcher: Matcher, *, token: str | None = None, hosts: frozenset[str] = frozenset()) -> Guard:
     """The page and the API of a matcher, behind a guard."""
-    batcher: Batcher[Question, Answer] = Batcher(matcher.answer, prepare=use_half_the_cores)
+    batcher = Batcher(matcher.answer, prepare=use_half_the_cores)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -129,7 +132,7 @@ def add_pages(app: FastAPI) -> None:
         app.add_api_route(path, show, methods=["GET", "HEAD"], include_in_schema=False)
 
 
-def add_api(app: FastAPI, matcher: Matcher, batcher: Batcher[Question, Answer]) -> None:
+def add_api(app: FastAPI, matcher: Matcher, batcher: Batcher) -> None:
     """What a program asks."""
 
     @app.get("/api/about", summary="What is served")
@@ -174,7 +177,7 @@ def add_api(app: FastAPI, matcher: Matcher, batcher: Batcher[Question, Answer]) 
         return ScoreAnswer(sides=found, milliseconds=_since(started))
 
 
-async def score_some(batcher: Batcher[Question, Answer], pairs: list[Pair]) -> dict[str, list[float]]:
+async def score_some(batcher: Batcher, pairs: list[Pair]) -> dict[str, list[float]]:
     """By side, the cosine of each pair."""
     texts = (*(pair.left for pair in pairs), *(pair.right for pair in pairs))
     answer = await batcher.ask(Question(texts, left=len(pairs)))

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pairtune.data.info import connect, distinct, share
 from pairtune.data.pairs import Kind, PairSet, Task
-from pairtune.data.splits import PARTS, rotate_dev
+from pairtune.data.splits import PARTS, connect, distinct, rotate_dev, share
 from pairtune.errors import UserError
 
 FEWEST = 3  # tenths that can be held out; with fewer, seeds are compared on the given dev

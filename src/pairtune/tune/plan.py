@@ -16,11 +16,10 @@ from pydantic import BaseModel, ConfigDict
 from pairtune.data.pairs import Task
 from pairtune.errors import UserError
 from pairtune.runs.recipe import Recipe
-from pairtune.tune.comparison import ENOUGH
 from pairtune.tune.folds import MOST_DEV, limit, without_test
-from pairtune.tune.job import Job
 from pairtune.tune.ledger import Entry
-from pairtune.tune.worker import Setup, attempt
+from pairtune.tune.tried import ENOUGH
+from pairtune.tune.worker import Job, Setup, attempt
 
 TRIAL_PAIRS = 512  # of the short training that shows how fast this machine is
 FEW_FOLDS, MANY_FOLDS, MANY_TRAININGS = 5, 10, 60  # ten folds only where so many trainings can be made

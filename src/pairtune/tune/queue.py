@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pairtune.progress import say
 from pairtune.runs.lock import hold_folder
 from pairtune.runs.record import Run
-from pairtune.tune.job import Job
-from pairtune.tune.worker import Done, Setup, work
+from pairtune.tune.worker import Done, Job, Setup, work
 
 if TYPE_CHECKING:
     from typing import Self

@@ -19,15 +19,13 @@ from pairtune.data.pairs import Task
 from pairtune.errors import UserError
 from pairtune.progress import say
 from pairtune.runs.recipe import Recipe
-from pairtune.tune.comparison import ENOUGH, Comparison, choose_winner, common_noise, compare, judge
 from pairtune.tune.folds import Folds, fold_name, make_folds
-from pairtune.tune.job import Job
 from pairtune.tune.ledger import Entry, Ledger
 from pairtune.tune.plan import Budget, Plan, make_plan
 from pairtune.tune.queue import Queue, threads_for
 from pairtune.tune.space import Space, describe_changes
-from pairtune.tune.tried import Tried, Tuning
-from pairtune.tune.worker import Done, Setup, attempt
+from pairtune.tune.tried import ENOUGH, Comparison, Tried, Tuning, choose_winner, common_noise, compare, judge
+from pairtune.tune.worker import Done, Job, Setup, attempt
 
 TOO_SHORT = "too little time to compare candidates: the starting recipe is trained; give more minutes"
 Work = tuple[Entry, int]  # a candidate and the number of a fold

@@ -1,13 +1,104 @@
-"""The record of a search: what was tried, how it went, what was chosen. Reports read it."""
+"""What was tried: which candidate is better, by differences on the same folds with their noise, and the record of a search."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pairtune.errors import UserError
+
+FoldScores = Mapping[int, float]  # the number of a fold → the main metric on its dev
+Verdict = Literal["dropped", "open", "better", "tie"]
+ENOUGH = 4  # folds before a candidate may win
+PRIOR = 2.0  # how many folds the noise of the other candidates is worth
+FEWEST = 2  # degrees of freedom before the noise of the others is believed
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """gain: the mean difference over `folds` common folds. error: its standard error, infinite where nothing is known of it."""
+
+    folds: int
+    gain: float
+    error: float
+
+    def __str__(self) -> str:
+        noise = "" if self.error == inf else f" ± {self.error:.4f}"
+        return f"{self.gain:+.4f}{noise} on {self.folds} {'fold' if self.folds == 1 else 'folds'}"
+
+
+def compare(one: FoldScores, other: FoldScores, noise: float | None = None) -> Comparison:
+    """How much better one is than the other.
+
+    noise: the standard deviation of such differences from fold to fold, as other candidates show it; two or three folds alone say
+    little about it.
+    """
+    found = differences(one, other)
+    count = len(found)
+    if not count:
+        return Comparison(0, 0.0, inf)
+    squares, freedom = float(((found - found.mean()) ** 2).sum()), float(count - 1)
+    if noise is not None:
+        squares, freedom = squares + PRIOR * noise**2, freedom + PRIOR
+    error = sqrt(squares / freedom / count) if freedom else inf
+    return Comparison(count, float(found.mean()), error)
+
+
+def differences(one: FoldScores, other: FoldScores) -> np.ndarray:
+    """On each common fold, in the order of their numbers."""
+    return np.array([one[fold] - other[fold] for fold in sorted(one.keys() & other.keys())])
+
+
+def common_noise(scores: Iterable[FoldScores], base: FoldScores) -> float | None:
+    """The standard deviation, from fold to fold, of the differences of candidates to the base; None where too few are known."""
+    squares, freedom = 0.0, 0
+    for one in scores:
+        found = differences(one, base)
+        if len(found) > 1:
+            squares += float(((found - found.mean()) ** 2).sum())
+            freedom += len(found) - 1
+    return sqrt(squares / freedom) if freedom >= FEWEST else None
+
+
+def judge(found: Comparison, most: int) -> Verdict:
+    """What to do with a challenger, given how it compares with the best so far; most: how many folds there are.
+
+    It is dropped when it is behind by more than its standard error, or not ahead after four folds; it wins when it is ahead by
+    more than that on four folds or more, and ties when all folds cannot tell.
+    """
+    enough = min(ENOUGH, most)
+    if found.folds and found.error < inf and found.gain < -found.error:
+        return "dropped"
+    if found.folds >= enough and found.gain <= 0:
+        return "dropped"
+    if found.folds >= enough and found.gain > found.error:
+        return "better"
+    return "tie" if found.folds >= most else "open"
+
+
+def choose_winner(scores: Sequence[FoldScores], changes: Sequence[int], most: int) -> int:
+    """The place of the candidate to take; the first one is the starting recipe.
+
+    Of those with enough folds, find the one with the largest mean gain over the first, and all that are not clearly behind it.
+    Of these take the simplest: the one with the fewest changes, then the one with the largest gain.
+    """
+    base, noise = scores[0], common_noise(scores[1:], scores[0])
+    gains = [compare(one, base, noise) for one in scores]
+    ready = [place for place, found in enumerate(gains) if place == 0 or found.folds >= min(ENOUGH, most)]
+    best = max(ready, key=lambda place: gains[place].gain)
+    alike = [place for place in ready if not _behind(compare(scores[place], scores[best], noise))]
+    return min(alike, key=lambda place: (changes[place], -gains[place].gain, place))
+
+
+def _behind(found: Comparison) -> bool:
+    return found.error < inf and found.gain < -found.error
+
 
 TUNING = "tuning.json"
 

@@ -20,15 +20,15 @@ from pairtune.runs.folder import write_whole
 from pairtune.runs.lock import hold_folder
 from pairtune.runs.recipe import Recipe, make_recipe
 from pairtune.runs.record import Run
-from pairtune.runs.toml import write_toml
+from pairtune.runs.settings import write_toml
 from pairtune.tune.folds import without_test
-from pairtune.tune.job import encoder_name
 from pairtune.tune.ledger import Ledger, list_searches
 from pairtune.tune.plan import Budget
 from pairtune.tune.race import race
 from pairtune.tune.rules import choose
 from pairtune.tune.space import describe_changes
 from pairtune.tune.tried import TUNING, Tuning, read_tuning
+from pairtune.tune.worker import encoder_name
 
 JOURNAL = "tune.log"  # the storage, unless another is given
 RECIPE = "recipe.toml"

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pairtune.cache import cache_folder
-from pairtune.data.datasets import antique, cqa, mrpc, pfcc, qqp, stdlib, stsb
-from pairtune.data.info import Splits, TaskInfo
+from pairtune.data.datasets import antique, cqa, glue, pfcc, stdlib
 from pairtune.data.pairs import Task
+from pairtune.data.splits import Splits, TaskInfo
 from pairtune.errors import UserError
 from pairtune.progress import say
 
 TASKS: dict[str, TaskInfo] = {
-    info.name: info for info in (stsb.INFO, mrpc.INFO, qqp.INFO, antique.INFO, cqa.INFO_A, cqa.INFO_B, pfcc.INFO, stdlib.INFO)
+    info.name: info for info in (glue.STSB, glue.MRPC, glue.QQP, antique.INFO, cqa.INFO_A, cqa.INFO_B, pfcc.INFO, stdlib.INFO)
 }
 
 

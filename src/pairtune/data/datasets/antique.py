@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pairtune.data.files import need_file, read_lines
-from pairtune.data.info import Splits, TaskInfo, in_tenth
 from pairtune.data.pairs import PairSet
+from pairtune.data.splits import Splits, TaskInfo, in_tenth
 from pairtune.errors import UserError
 from pairtune.progress import say
 

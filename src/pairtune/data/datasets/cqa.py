@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pairtune.data.files import find_file, need_file, pick_columns, read_delimited
-from pairtune.data.info import METRICS_OF_KIND, Splits, TaskInfo, fold
 from pairtune.data.pairs import PairSet
+from pairtune.data.splits import METRICS_OF_KIND, Splits, TaskInfo, fold
 from pairtune.errors import UserError
 
 if TYPE_CHECKING:

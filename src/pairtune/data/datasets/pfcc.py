@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from pairtune.data.files import need_file, pick_columns, read_delimited
-from pairtune.data.info import Splits, TaskInfo, connect, distinct, fold, in_tenth
 from pairtune.data.pairs import PairSet
+from pairtune.data.splits import Splits, TaskInfo, connect, distinct, fold, in_tenth
 from pairtune.errors import UserError
 
 TRAIN_PAIRS = 800  # the first pairs of the file; the rest is test

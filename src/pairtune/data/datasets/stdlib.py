@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from pairtune.data.info import METRICS_OF_KIND, Splits, TaskInfo, distinct, fold, share
 from pairtune.data.pairs import PairSet
+from pairtune.data.splits import METRICS_OF_KIND, Splits, TaskInfo, distinct, fold, share
 from pairtune.errors import UserError
 from pairtune.progress import track
 

@@ -20,8 +20,7 @@ from torch import Tensor
 from torch.nn.functional import pad, softplus
 
 from pairtune.errors import UserError
-from pairtune.loss.large.layout import Layout
-from pairtune.loss.large.stored import Stored
+from pairtune.loss.large.layout import Layout, Stored
 from pairtune.loss.terms import NORMALIZATIONS, without_autocast
 
 LN2 = math.log(2)

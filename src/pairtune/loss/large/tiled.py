@@ -12,8 +12,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from pairtune.loss.large.fused import LN2, STEP
 from pairtune.loss.large.kernels import dot_rows, pull_rows, scale_chosen, sum_tiles, weigh_tiles
-from pairtune.loss.large.layout import Layout
-from pairtune.loss.large.stored import weigh
+from pairtune.loss.large.layout import Layout, weigh
 
 SUM_ROWS = 16_384  # rows whose sums are taken at a time: the sums of single tiles are stored until they are added
 WEIGHT_BYTES = 5_632 * 65_536 * 2  # of P, held one block at a time

@@ -1,16 +1,21 @@
-"""Embeddings kept from the training steps, so that the next epoch's order costs no encoding."""
+"""Vectors that are remembered while a model trains: its own of the last steps, and those of the encoder as it came."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from pairtune.encoders.processes import gather_everywhere, process_place
+from pairtune.encoders.embedding import encode_texts, gather_everywhere, process_place
+from pairtune.loss.terms import text_ids
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 Part = tuple[np.ndarray, Tensor, Tensor | None]  # rows, their vectors, and each one's own similarity
 
@@ -131,3 +136,40 @@ def put(indices: np.ndarray, device: torch.device) -> Tensor:
     """The indices on a device, without waiting for what it still has to do."""
     tensor = torch.from_numpy(indices)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+
+
+CHUNK = 4096  # texts that are numbered at a time
+
+
+class Guide(nn.Module):
+    """Unit vectors of texts by an encoder that is not trained, found by the texts' numbers.
+
+    numbers: (D,) int64, sorted, see `text_ids`. vectors: (D, n). Neither is a parameter, nor saved with a loss.
+    """
+
+    numbers: Tensor
+    vectors: Tensor
+
+    def __init__(self, numbers: Tensor, vectors: Tensor) -> None:
+        super().__init__()
+        numbers, order = numbers.sort()
+        self.register_buffer("numbers", numbers, persistent=False)
+        self.register_buffer("vectors", nn.functional.normalize(vectors[order], dim=1), persistent=False)
+
+    @classmethod
+    def of(cls, model: SentenceTransformer, texts: Iterable[str]) -> Guide:
+        """The model as it is now, asked once about each distinct text: make it before training begins."""
+        distinct = list(dict.fromkeys(texts))
+        chunks = (distinct[first : first + CHUNK] for first in range(0, len(distinct), CHUNK))
+        numbers = torch.cat([text_ids(model.preprocess(chunk)) for chunk in chunks])
+        return cls(numbers, torch.from_numpy(encode_texts(model, distinct))).to(model.device)
+
+    def similarity(self, left_ids: Tensor, right_ids: Tensor) -> Tensor:
+        """The cosine of each left with each right text, (m, m). ids: (m,), see `text_ids`."""
+        return self._find(left_ids) @ self._find(right_ids).T
+
+    def _find(self, ids: Tensor) -> Tensor:
+        """The vectors of these texts; of one that nobody asked about, NaN, which is more similar to nothing. (m, n)."""
+        ids = ids.to(self.numbers.device)
+        place = torch.searchsorted(self.numbers, ids).clamp(max=len(self.numbers) - 1)
+        return torch.where((self.numbers[place] == ids)[:, None], self.vectors[place], torch.nan)

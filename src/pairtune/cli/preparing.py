@@ -1,0 +1,204 @@
+"""What is done with data before training: inspect, mine, shuffle, prepare."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pairtune.cli.common import JsonFlag, LeftPrompt, RightPrompt, app, choose_task, say_notes, screen, settle_prompts
+from pairtune.cli.learning import make_choice
+from pairtune.cli.options import OwnData, takes_data
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pairtune.data.mining import Mined, Ranker
+    from pairtune.data.pairs import Task
+    from pairtune.runs.recipe import Recipe
+
+
+@app.command()
+@takes_data
+def inspect(
+    recipe: Annotated[
+        str | None,
+        typer.Argument(help="A .toml file or a shipped recipe such as own/positives; default with --data: chosen for you."),
+    ] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Change a setting: order.group=4")] = None,
+    pairs: Annotated[int, typer.Option(help="Encode this many training pairs; 0: all.")] = 5000,
+    trial: Annotated[
+        bool, typer.Option("--trial/--no-trial", help="With --data: train for a few seconds to estimate the training time.")
+    ] = True,
+    own: OwnData = OwnData(),  # noqa: B008
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what is in your pairs, and how hard the batches of each order are, before you train."""
+    mine = own.read()
+    choice = make_choice(recipe, mine, settings or (), "inspect")
+    from pairtune.data.inspection import (
+        find_oddities,  # after the data: a mistake in it is said at once
+        inspect_recipe,
+    )
+    from pairtune.report.inspected import (
+        describe_data,
+        describe_default,
+        describe_hardest,
+        describe_seen,
+        format_lines,
+        summarize_data,
+        table_of_orders,
+    )
+
+    chosen = choice.recipe
+    task = mine or choose_task(chosen.task, None)
+    found, seen = find_oddities(task), inspect_recipe(chosen, task, pairs)
+    seconds = estimate_seconds(task, chosen) if mine and trial else None
+    if as_json:
+        print(json.dumps(summarize_data(found, seen, seconds)))
+        return
+    lines = [*describe_data(task, found), *describe_seen(seen, chosen), *describe_default(chosen, choice.reasons[1:], seconds)]
+    print(f"{format_lines(lines)}\n")
+    title = f"{chosen.name}: {len(seen.pairs):,} pairs in batches of {chosen.stages[0].train.batch_size}"
+    screen.print(table_of_orders(seen.orders, title))
+    for name, one in seen.orders.items():
+        if one.hardest:  # a plain order has no groups
+            print(f"\nhardest groups by {name}\n{describe_hardest(one, seen.pairs.left, seen.pairs.right)}")
+
+
+def estimate_seconds(task: Task, recipe: Recipe) -> float:
+    """How long a training takes on this machine, by a short one."""
+    from pairtune.tune.plan import estimate_training
+
+    with TemporaryDirectory() as scratch:
+        return estimate_training(task, recipe, Path(scratch))
+
+
+BM25 = "bm25"
+
+
+@app.command()
+@takes_data
+def mine(
+    model: Annotated[str, typer.Argument(help="What ranks the candidates: an encoder (alias, folder or hub name), or bm25.")],
+    out: Annotated[Path, typer.Argument(help="The table to write: .csv, .tsv, .jsonl or .parquet.")],
+    count: Annotated[int, typer.Option(help="Negatives for each pair.", min=1)] = 3,
+    skip: Annotated[int, typer.Option(help="Skip this many best candidates: they may be correct answers.", min=0)] = 0,
+    ranks: Annotated[int, typer.Option(help="Look at this many candidates; 0: as many as needed.", min=0)] = 0,
+    margin: Annotated[
+        float, typer.Option(help="A negative scores at most (1 - this) times the right answer; below 0: no limit.")
+    ] = 0.05,
+    absolute_margin: Annotated[float | None, typer.Option(help="A negative scores at most the right answer minus this.")] = None,
+    highest: Annotated[float | None, typer.Option(help="No negative scores above this.")] = None,
+    lowest: Annotated[float | None, typer.Option(help="No negative scores below this.")] = None,
+    cross_encoder: Annotated[str | None, typer.Option(help="Score the candidates again with this cross-encoder.")] = None,
+    own: OwnData = OwnData(),  # noqa: B008
+    left_prompt: LeftPrompt = None,
+    right_prompt: RightPrompt = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Find hard negatives for positive pairs, among their own right texts or in a corpus, and write them as columns."""
+    from pairtune.data.formats import write_table
+    from pairtune.data.mining import Wanted, mine_negatives, rank_by, rank_by_words, rescore_with
+
+    task = own.read_whole()
+    say_notes(task)
+    chosen = choose_task(None, task)
+    wanted = Wanted(count, skip, ranks, margin if margin >= 0 else None, absolute_margin, highest, lowest)
+    rescore = rescore_with(_load_cross_encoder(cross_encoder)) if cross_encoder else None
+    ranker: Callable[..., Ranker] = rank_by_words
+    if model != BM25:
+        from pairtune.encoders.loading import load_encoder
+
+        encoder = load_encoder(model)
+        ranker = rank_by(encoder, settle_prompts(encoder, left_prompt, right_prompt))
+    corpus = chosen.test.corpus if own.corpus else None
+    found = mine_negatives(chosen.test, wanted, ranker, corpus=corpus, rescore=rescore)
+    write_table(out, columns_of(found))
+    figures = {"pairs": len(found.pairs), "negatives": count, "short": found.short}
+    if as_json:
+        print(json.dumps({**figures, "out": str(out)}))
+    else:
+        short = f"; {found.short:,} pairs are left out, they have too few" if found.short else ""
+        print(f"{out}: {len(found.pairs):,} pairs with {count} negatives each{short}")
+
+
+def columns_of(found: Mined) -> dict[str, Any]:
+    """The columns that `train --data` reads, and the scores."""
+    negatives = zip(*(found.pairs.negatives or ()), strict=True)
+    columns: dict[str, Any] = {"left": found.pairs.left, "right": found.pairs.right}
+    columns |= {f"negative_{number}": texts for number, texts in enumerate(negatives, start=1)}
+    columns["right_score"] = found.score.round(6).tolist()
+    scores = found.negative_score.round(6).T.tolist()
+    return columns | {f"negative_{number}_score": values for number, values in enumerate(scores, start=1)}
+
+
+def _load_cross_encoder(name: str) -> Any:
+    from sentence_transformers import CrossEncoder
+
+    from pairtune.errors import UserError
+
+    try:
+        return CrossEncoder(name)
+    except (OSError, ValueError, KeyError) as problem:
+        raise UserError(f"cross-encoder {name!r} could not be loaded ({str(problem).splitlines()[0]})") from problem
+
+
+@app.command()
+def shuffle(
+    source: Annotated[str, typer.Argument(metavar="IN", help="Parquet: a file, a folder or a glob.")],
+    target: Annotated[str, typer.Argument(metavar="OUT", help="The ordered file (a folder of parts with Spark).")],
+    by: Annotated[str, typer.Option(help="words, clusters, neighbors or random.")] = "words",
+    column: Annotated[str | None, typer.Option(help="Column to group rows by.")] = None,
+    group_size: Annotated[int, typer.Option(help="Rows in a group.")] = 8,
+    shingle: Annotated[int, typer.Option(help="How many words two rows must share.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the order.")] = 0,
+    engine: Annotated[str, typer.Option(help="duckdb (in this process) or spark (on a cluster).")] = "duckdb",
+    memory: Annotated[str | None, typer.Option(help="Memory limit, such as 2GB; the rest goes to disk.")] = None,
+    master: Annotated[str | None, typer.Option(help="Where Spark runs: local[2], spark://host:7077, yarn.")] = None,
+    prepared: Annotated[str | None, typer.Option(help="The file that `pairtune prepare` made from IN.")] = None,
+    rows_only: Annotated[bool, typer.Option("--rows-only", help="Write only the row numbers.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
+) -> None:
+    """Order the rows of Parquet files of any size, so that similar rows stand together (Algorithm 2)."""
+    from pairtune.engines import shuffle as shuffle_files
+
+    shuffle_files(
+        source,
+        target,
+        by=by,  # type: ignore[arg-type]  # checked there, with a message
+        column=column,
+        group_size=group_size,
+        shingle=shingle,
+        seed=seed,
+        engine=engine,  # type: ignore[arg-type]
+        memory=memory,
+        master=master,
+        prepared=prepared,
+        rows_only=rows_only,
+        overwrite=overwrite,
+    )
+    print(target)
+
+
+@app.command()
+def prepare(
+    source: Annotated[str, typer.Argument(metavar="IN", help="Parquet: a file, a folder or a glob.")],
+    target: Annotated[str, typer.Argument(metavar="OUT", help="The prepared file, for `pairtune shuffle --prepared`.")],
+    column: Annotated[str, typer.Option(help="Column to group rows by.")],
+    by: Annotated[str, typer.Option(help="words, clusters or neighbors.")] = "words",
+    clusters: Annotated[int, typer.Option(help="Number of clusters; 0: √(number of rows).")] = 0,
+    neighbors: Annotated[int, typer.Option(help="Number of neighbors.")] = 8,
+    seed: Annotated[int, typer.Option(help="Seed of the clustering.")] = 0,
+    memory: Annotated[str | None, typer.Option(help="Memory limit, such as 2GB.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
+) -> None:
+    """Find the words of each row once, so that shuffles for every epoch are faster."""
+    from pairtune.engines import prepare as prepare_files
+
+    options = {"clusters": clusters, "neighbors": neighbors, "seed": seed, "memory": memory, "overwrite": overwrite}
+    prepare_files(source, target, by=by, column=column, **options)  # type: ignore[arg-type]
+    print(target)
