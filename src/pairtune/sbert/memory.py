@@ -138,7 +138,7 @@ def put(indices: np.ndarray, device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
-CHUNK = 4096  # texts that are numbered at a time
+NUMBERED_AT_ONCE = 4096  # texts that are numbered at a time
 
 
 class Guide(nn.Module):
@@ -160,7 +160,7 @@ class Guide(nn.Module):
     def of(cls, model: SentenceTransformer, texts: Iterable[str]) -> Guide:
         """The model as it is now, asked once about each distinct text: make it before training begins."""
         distinct = list(dict.fromkeys(texts))
-        chunks = (distinct[first : first + CHUNK] for first in range(0, len(distinct), CHUNK))
+        chunks = (distinct[first : first + NUMBERED_AT_ONCE] for first in range(0, len(distinct), NUMBERED_AT_ONCE))
         numbers = torch.cat([text_ids(model.preprocess(chunk)) for chunk in chunks])
         return cls(numbers, torch.from_numpy(encode_texts(model, distinct))).to(model.device)
 
