@@ -197,14 +197,26 @@ class Packed:
 class PackingCollator:
     """Rows of a dataset as a `Packed` batch, in place of the host's collator."""
 
-    def __init__(self, model: SentenceTransformer, dataset: Dataset, *, offset: int, static: int = 0, part: int = 0) -> None:
-        """offset: the position of a text's first token in the encoder's table of positions. The rest as `pack` takes it."""
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        dataset: Dataset,
+        *,
+        offset: int,
+        static: int = 0,
+        part: int = 0,
+        most_ahead: int = TOKENIZED_AHEAD,
+    ) -> None:
+        """offset: the position of a text's first token in the encoder's table of positions. static, part: as `pack` takes them.
+
+        most_ahead: texts of a dataset that is tokenized now; of a larger one, each batch as it comes.
+        """
         self.valid_label_columns = list(DEFAULT_LABEL_COLUMNS)
         label = next((name for name in self.valid_label_columns if name in dataset.column_names), None)
         self.columns = [name for name in dataset.column_names if name != label]
         self.label = label
         self.how = {"offset": offset, "longest": int(model.max_seq_length or 512), "static": static, "part": part}
-        ahead = len(dataset) * len(self.columns) <= TOKENIZED_AHEAD
+        ahead = len(dataset) * len(self.columns) <= most_ahead
         self.model = model
         self.tokens = shared_tokens(model) if ahead else Tokens(keep=False)
         if ahead:

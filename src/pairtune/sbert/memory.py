@@ -50,19 +50,29 @@ class Kept:
     time comes after them and is not looked at. Texts that no step saw keep their older vector.
     """
 
-    def __init__(self, encoded: Encoded, text: np.ndarray, columns: int, place: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        encoded: Encoded,
+        text: np.ndarray,
+        columns: int,
+        place: int,
+        device: torch.device,
+        *,
+        at_hand: int = AT_HAND,
+        waiting: int = WAITING,
+    ) -> None:
         """text: (N,) the text of each pair. columns: how many are encoded in a step; place: the one ordered by.
 
-        device: that of the training. `encoded` moves there, or off it where it is large.
+        device: that of the training. `encoded` moves there, or off it where it holds more numbers than `at_hand`.
         """
-        self.encoded = encoded.to(device if encoded.vectors.numel() <= AT_HAND else torch.device("cpu"))
+        self.encoded = encoded.to(device if encoded.vectors.numel() <= at_hand else torch.device("cpu"))
         self.text, self.columns, self.place = text, columns, place
         self.batches_kept = 0
         self._batches: Sequence[Sequence[int]] = ()
         self._next = 0
         self._seen: list[Tensor] = []
         self._waiting: list[tuple[Sequence[int], list[Tensor]]] = []  # batches: rows, and all that was seen
-        self._numbers = 0  # that wait
+        self._numbers, self._most_waiting = 0, waiting  # that wait, and when they are filed
         self._joined: list[Part] = []  # of many batches, for all processes
         self._last = np.empty(len(encoded.vectors), np.int64)  # of each text, where it was written last; room to work in
 
@@ -85,7 +95,7 @@ class Kept:
         self._waiting.append((rows, seen))
         self._numbers += sum(map(Tensor.numel, seen))
         self.batches_kept += 1
-        if self._numbers >= WAITING:
+        if self._numbers >= self._most_waiting:
             self._file()
 
     def flush(self) -> None:

@@ -89,8 +89,8 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def make_app(matcher: Matcher, *, token: str | None = None, hosts: frozenset[str] = frozenset()) -> Guard:
-    """The page and the API of a matcher, behind a guard."""
+def make_app(matcher: Matcher, **guarded: Any) -> Guard:
+    """The page and the API of a matcher, behind a guard, which takes what else is given."""
     batcher = Batcher(matcher.answer, prepare=use_half_the_cores)
 
     @asynccontextmanager
@@ -117,7 +117,7 @@ def make_app(matcher: Matcher, *, token: str | None = None, hosts: frozenset[str
     app.add_exception_handler(HTTPException, explain_http)
     app.add_exception_handler(Refused, explain_refusal)
     app.add_exception_handler(Exception, answer_failure)
-    return Guard(app, token=token, hosts=hosts)
+    return Guard(app, **guarded)
 
 
 def add_pages(app: FastAPI) -> None:
