@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 from lab.own.cases import CASES, load_case
-from lab.own.records import RESULTS, OwnRun, add_runs, read_runs
+from lab.own.records import RESULTS, OwnRun, add_runs, read_own_runs
 from lab.own.stock import stock_losses, train_stock
 
 from pairtune import Run, Task, UserError
@@ -53,7 +53,7 @@ def main(
         raise UserError(f"unknown case {', '.join(sorted(unknown))}; known: {', '.join(CASES)}")
     numbers = [int(seed) for seed in seeds.split(",")]
     asked = [one for name in case or CASES for seed in numbers for one in trainings_of(name, encoder, seed, precision, tune)]
-    known = {(run.case, run.name, run.seed) for run in read_runs(encoder, results)}
+    known = {(run.case, run.name, run.seed) for run in read_own_runs(encoder, results)}
     missing = [one for one in asked if (one.case, one.name, one.seed) not in known]
     say(f"{len(missing)} of {len(asked)} trainings to make")
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
