@@ -71,7 +71,7 @@ def export(
     print_scores({"lowest cosine": export_model(model, folder, "onnx" if onnx else "openvino")}, as_json)
 
 
-VERSIONED = (
+DIAGNOSED = (
     "torch",
     "transformers",
     "sentence-transformers",
@@ -100,7 +100,7 @@ def examine() -> Iterator[tuple[str, str]]:
 
     yield "pairtune", __version__
     yield "python", f"{platform.python_version()} on {platform.platform()}, {os.cpu_count()} cores"
-    for name in VERSIONED:
+    for name in DIAGNOSED:
         yield name, installed(name)
     yield "device", describe_devices()
     yield "cache", describe_folder(cache_folder())

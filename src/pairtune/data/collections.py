@@ -15,7 +15,7 @@ from pairtune.errors import UserError
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 SPLIT_FILES = {"train": ("train",), "dev": ("dev", "validation", "valid"), "test": ("test",)}
-MEASURED = ("MRR@10", "nDCG@10", "Recall@100", "MAP")  # the first one chooses the epoch
+OF_SEARCH = ("MRR@10", "nDCG@10", "Recall@100", "MAP")  # the first one chooses the epoch
 LAYOUT = "corpus.jsonl and queries.jsonl (with _id and text), and qrels/train.tsv, qrels/dev.tsv, qrels/test.tsv"
 
 Judgements = list[tuple[str, str, float]]  # query, text, grade
@@ -47,8 +47,8 @@ def read_collection(path: Path, seed: int = 0) -> Task:
         whole["train"],
         whole["dev"],
         whole["test"],
-        MEASURED[0],
-        MEASURED,
+        OF_SEARCH[0],
+        OF_SEARCH,
         notes=notes,
         source=str(path),
     )

@@ -131,7 +131,7 @@ def _balance(pairs: PairSet, positive: np.ndarray, drawn: list[tuple[str, str]],
     return both.take(rng.permutation(len(both)))
 
 
-CELLS = 2**24  # similarities that are held at once
+COMPARED_CELLS = 2**24  # similarities that are held at once
 
 
 class Query(NamedTuple):
@@ -214,7 +214,7 @@ def _most_alike(queries: Sequence[Query], pool: np.ndarray) -> Iterator[np.ndarr
 
     words = TfidfVectorizer(token_pattern=r"\w+|[^\w\s]", dtype=np.float32)  # a text without words still has its signs
     texts = words.fit_transform(pool).T
-    block = max(1, CELLS // len(pool))
+    block = max(1, COMPARED_CELLS // len(pool))
     for start in track(range(0, len(queries), block), "finding right texts to fill the queries with"):
         some = queries[start : start + block]
         similarity = (words.transform([query.left for query in some]) @ texts).toarray()  # (b, P)
