@@ -20,7 +20,7 @@ from typing import Annotated
 import typer
 from lab.own.candidates import CANDIDATES, recipe_of
 from lab.own.cases import CASES, load_case
-from lab.own.records import RESULTS, OwnRun, add_runs, read_runs
+from lab.own.records import RESULTS, OwnRun, add_runs, read_own_runs
 from lab.own.stock import STOCK, stock_losses, train_stock
 
 from pairtune import Run, Task, UserError
@@ -65,7 +65,7 @@ def main(
         for name in case or CASES
         for what in systems_of(name, wanted)
     ]
-    known = {(run.case, run.name, run.seed) for run in read_runs(encoder, results)}
+    known = {(run.case, run.name, run.seed) for run in read_own_runs(encoder, results)}
     missing = [one for one in asked if (one.case, one.name, one.seed) not in known]
     say(f"{len(missing)} of {len(asked)} trainings to make")
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from lab.agenda import record_key
-from lab.cosines import Labels, pair_worths, read_labels, read_pairs
+from lab.cosines import Labels, pair_worths, read_cosines, read_labels
 from lab.keys import settings_key
 from lab.queries import read_queries
 from lab.statistics import Difference, difference
-from lab.validity import Rule, problem_of
+from lab.validity import Exclusion, problem_of
 from pairtune import Recipe, Run
 from pairtune.runs.record import kept_run, read_records
 
@@ -32,7 +32,7 @@ class Sample:
         return len(self.runs)
 
     @property
-    def problem(self) -> Rule | None:
+    def problem(self) -> Exclusion | None:
         """Why its scores do not count; None where they do."""
         return problem_of(self.runs[0]) if self.runs else None
 
@@ -68,7 +68,7 @@ class Book:
 
     @cached_property
     def _pairs(self) -> dict[str, np.ndarray]:
-        return read_pairs(self.results)
+        return read_cosines(self.results)
 
     @cached_property
     def _labels(self) -> dict[str, Labels]:

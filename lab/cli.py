@@ -121,9 +121,9 @@ def own(
 ) -> None:
     """Print lab/own.md: the default for a user's own data beside stock losses, and its rules without the case at hand."""
     from lab.own.page import make_page, own_table
-    from lab.own.records import read_runs
+    from lab.own.records import read_own_runs
 
-    print(own_table(table, read_runs(table)) if table else make_page().rstrip())
+    print(own_table(table, read_own_runs(table)) if table else make_page().rstrip())
 
 
 def main() -> NoReturn:

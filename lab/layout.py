@@ -12,7 +12,7 @@ from lab.floor import describe_floor
 from lab.keys import settings_key
 from lab.paper import PRESETS, all_rows, caption, published, published_score, tables, title
 from lab.rows import read_row
-from lab.scored_rows import BEST, base_name, check_order, make_row, metrics_of, paper_metric, recipes_of, shipped_best
+from lab.scored_rows import BEST, base_name, check_order, make_row, measures_of, paper_metric, recipes_of, shipped_best
 from lab.searches import searches
 from lab.statistics import describe_difference
 from lab.untuned import count_looks, find_untuned
@@ -39,7 +39,7 @@ def grids_of(table: str, book: Book, preset: str = "paper", encoders: Sequence[s
     grids = []
     for task, some in groupby(recipes, key=lambda recipe: recipe.task):
         rows = list(some)
-        main, *others = metrics_of(task)
+        main, *others = measures_of(task)
         heading = f"{title(table)}, `{task}`" if table in tables() else f"Open points, `{task}`"
         if main != paper_metric(task):  # the paper's own kind of figure first
             main, others = others[0], [main, *others[1:]]
@@ -161,7 +161,7 @@ def released_grid(book: Book) -> Grid | None:
     shown: list[Sample] = []
     for name in all_rows():
         text, code = read_row(name), read_row(PRESETS["released"] + name)
-        metric = metrics_of(text.task)[0]
+        metric = measures_of(text.task)[0]
         samples = [(book.find(text, encoder), book.find(code, encoder)) for encoder in encoders]
         if settings_key(text) == settings_key(code) or not any(len(one) for _, one in samples):
             continue

@@ -54,7 +54,7 @@ def rows_of(table: str, book: Book, preset: str = "paper") -> list[ScoredRow]:
         make_row(table, recipe, metric, book.find(recipe, encoder), encoder)
         for recipe in recipes_of(table, preset)
         for encoder in encoders
-        for metric in metrics_of(recipe.task)
+        for metric in measures_of(recipe.task)
     ]
 
 
@@ -74,7 +74,7 @@ def shipped_best() -> list[Recipe]:
     return [read_row(f"{task}/{BEST}") for task in searches() if f"{task}/{BEST}" in known]
 
 
-def metrics_of(task: str) -> list[Measure]:
+def measures_of(task: str) -> list[Measure]:
     """The metrics that a table shows, the main one first. MRPC's published figure is one of dev."""
     if task == "mrpc":
         return [("F1", "test"), ("F1@best", "dev")]
@@ -84,7 +84,7 @@ def metrics_of(task: str) -> list[Measure]:
 
 def paper_metric(task: str) -> Measure:
     """The metric by which the paper's rows are ordered."""
-    return ("F1@best", "dev") if task == "mrpc" else metrics_of(task)[0]
+    return ("F1@best", "dev") if task == "mrpc" else measures_of(task)[0]
 
 
 def make_row(table: str, recipe: Recipe, metric: Measure, sample: Sample, encoder: str) -> ScoredRow:

@@ -15,7 +15,7 @@ Wanted = dict[str, list[str]]
 
 
 @dataclass(frozen=True)
-class Rule:
+class Exclusion:
     """mark: stands at the scores. why: what is wrong with them. stages: what one stage has to have, any of these."""
 
     mark: str
@@ -32,15 +32,15 @@ class Rule:
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[Exclusion, ...]:
     """Those of validity.toml."""
     return tuple(
-        Rule(**{**entry, "encoders": tuple(entry["encoders"]), "stages": tuple(entry["stages"])})
+        Exclusion(**{**entry, "encoders": tuple(entry["encoders"]), "stages": tuple(entry["stages"])})
         for entry in read_data("validity.toml")["rules"]
     )
 
 
-def problem_of(run: Run) -> Rule | None:
+def problem_of(run: Run) -> Exclusion | None:
     """The first rule that forbids a record; None for a valid one."""
     return next((rule for rule in rules() if rule.forbids(run)), None)
 

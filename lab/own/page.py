@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lab.own.choice import gain_on_test, leave_out
-from lab.own.records import OwnRun, mean, read_runs
+from lab.own.records import OwnRun, mean, read_own_runs
 
 SHIPPED = {  # rule → the candidate that became its recipe
     "own/positives": "bsc-ex-t02",
@@ -85,10 +85,10 @@ def make_page() -> str:
     """The whole page."""
     parts = [HEAD]
     for encoder, title in ENCODERS.items():
-        runs = read_runs(encoder)
+        runs = read_own_runs(encoder)
         if runs:
             parts += [f"## {title}: the default and the stock losses", own_table(encoder, runs)]
-    runs = read_runs("minilm")
+    runs = read_own_runs("minilm")
     parts += ["## Rules without the case at hand", LEFT_OUT, left_out_table(runs)]
     for rule in dict.fromkeys(run.rule for run in runs):
         parts += [f"## Candidates for `{rule}`", candidates_table(runs, rule)]

@@ -163,12 +163,11 @@ def test_a_quick_encoder_without_openvino_says_what_to_install(tiny_model, monke
 
 
 @needs_openvino
-def test_what_cannot_be_quickened_is_refused(tiny_model, monkeypatch):
+def test_what_cannot_be_quickened_is_refused(tiny_model):
     static = SentenceTransformer(modules=[StaticEmbedding(tiny_model.tokenizer, embedding_dim=8)], device="cpu")
     with pytest.raises(UserError, match="a Transformer on torch, but this one begins with StaticEmbedding"):
         quicken(static)
-    monkeypatch.setattr(quick, "LOWEST_QUICK_COSINE", 1.1)
     with pytest.raises(
         UserError, match=r"OpenVINO gives other vectors \(lowest cosine \d\.\d+, not 1\.1\): encode without --quick"
     ):
-        quicken(tiny_model)
+        quicken(tiny_model, lowest_cosine=1.1)

@@ -6,7 +6,7 @@ import pytest
 
 from pairtune.errors import UserError
 from pairtune.runs.recipe import make_recipe, read_recipe, shipped_recipes
-from pairtune.runs.settings import READERS, default_of, refuse_unread, unread_settings, value_of
+from pairtune.runs.settings import READ_BY, default_of, refuse_unread, unread_settings, value_of
 from pairtune.training import run
 from small import assert_same_weights, small_recipe
 
@@ -33,7 +33,7 @@ def test_every_setting_without_effect_is_named_and_really_has_none(tmp_path, tin
     loss = {**OTHER["loss"], "kind": "mse", "learn_temperature": False}
     plain = small_recipe(tiny_encoder, loss={"kind": "mse"}, train={"epochs": 1})
     odd = small_recipe(tiny_encoder, loss=loss, order=OTHER["order"], train={"epochs": 1})
-    assert set(unread_settings(odd)) == set(READERS) - {"loss.learn_temperature"}
+    assert set(unread_settings(odd)) == set(READ_BY) - {"loss.learn_temperature"}
     run(plain, 1, out=tmp_path / "plain", task=small_task)
     record = run(odd, 1, out=tmp_path / "odd", task=small_task)
     assert_same_weights(tmp_path / "plain" / "model", tmp_path / "odd" / "model")
@@ -41,11 +41,11 @@ def test_every_setting_without_effect_is_named_and_really_has_none(tmp_path, tin
     assert any(note.startswith(said) for note in record.notes)
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("name", READ_BY)
 def test_a_setting_that_is_read_is_not_named(name):
     table, _, field = name.partition(".")
-    decided, _, by = READERS[name].decided_by.partition(".")
-    for value in READERS[name].values:
+    decided, _, by = READ_BY[name].decided_by.partition(".")
+    for value in READ_BY[name].values:
         settings = {decided: {by: value}}
         settings.setdefault(table, {})[field] = OTHER[table][field]
         recipe = make_recipe({"name": "a", **settings})

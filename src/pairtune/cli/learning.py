@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pairtune.tune.rules import Choice
     from pairtune.tune.tuner import Tuned
 
-FEW = 200  # test pairs: below, the terminal points to the intervals
+FEW_TEST_PAIRS = 200  # test pairs: below, the terminal points to the intervals
 CALL_WIDTH = 60  # characters of a function that the demo finds
 DEMO_SEARCHES = (
     "ask for a password without showing it",
@@ -180,7 +180,7 @@ def print_runs(runs: list[Run], folder: Path, as_json: bool) -> None:
         print(json.dumps({**summarize(runs), "report": os.fspath(page)}))
         return
     screen.print(table_of_runs(runs))
-    if (tested := runs[0].pairs["test"]) < FEW:
+    if (tested := runs[0].pairs["test"]) < FEW_TEST_PAIRS:
         print(f"test has {tested} pairs only: before you believe a difference, look at its interval in the report")
     print(f"model: {folder / 'model'}\nreport: {page}")
     if advice := runs[kept_run(runs)].advise():

@@ -26,7 +26,7 @@ BLOCK = 4096  # queries at a time: faiss multiplies in blocks of that size, and 
 ROUNDS = 20  # of k-means
 PROBES = 64  # of 4√D lists: recall 0.96 on 72,673 real texts (16 of √D lists cost more and found 0.92)
 POINTS_PER_LIST = 64  # enough to place a list, and a quarter of the time of faiss's own 256
-SAMPLE = 200  # queries that the recall of an approximate search is measured on
+RECALL_QUERIES = 200  # queries that the recall of an approximate search is measured on
 
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
@@ -207,4 +207,4 @@ def find_true(queries: np.ndarray, batches: Iterable[np.ndarray], count: int) ->
 
 def choose_queries(rows: int) -> np.ndarray:
     """Evenly spaced rows to measure a search on."""
-    return np.arange(rows)[:: max(1, rows // SAMPLE)][:SAMPLE]
+    return np.arange(rows)[:: max(1, rows // RECALL_QUERIES)][:RECALL_QUERIES]

@@ -28,9 +28,9 @@ class Reader:
 
 CONTRASTS = Reader.when("loss.kind", "bsc", "combo")
 NEARNESS = Reader.when("order.by", "examples", "words", "clusters", "neighbors")
-VECTORS = Reader.when("order.by", "examples", "clusters", "neighbors")
+BY_VECTORS = Reader.when("order.by", "examples", "clusters", "neighbors")
 # One line per setting. A setting that is not here is read always, or refused elsewhere.
-READERS: dict[str, Reader] = {
+READ_BY: dict[str, Reader] = {
     "loss.temperature": CONTRASTS,
     "loss.learn_temperature": CONTRASTS,
     "loss.temperature_learning_rate": Reader.when("loss.learn_temperature", True),
@@ -47,13 +47,13 @@ READERS: dict[str, Reader] = {
     "order.neighbors": Reader.when("order.by", "examples"),
     "order.shingle": Reader.when("order.by", "words", "neighbors"),
     "order.clusters": Reader.when("order.by", "clusters"),
-    "order.encode": VECTORS,
+    "order.encode": BY_VECTORS,
 }
 
 
 def unread_settings(recipe: Recipe) -> dict[str, str]:
     """Of the settings that are not at their defaults, those that no stage which sets them reads: what to say, by name."""
-    return {name: _explain(name, recipe) for name in READERS if _is_unread(name, recipe)}
+    return {name: _explain(name, recipe) for name in READ_BY if _is_unread(name, recipe)}
 
 
 def refuse_unread(recipe: Recipe, overrides: Iterable[str]) -> None:
@@ -66,11 +66,11 @@ def refuse_unread(recipe: Recipe, overrides: Iterable[str]) -> None:
 
 def _is_unread(name: str, recipe: Recipe) -> bool:
     setting = [stage for stage in recipe.stages if value_of(stage, name) != default_of(name)]
-    return bool(setting) and not any(value_of(stage, READERS[name].decided_by) in READERS[name].values for stage in setting)
+    return bool(setting) and not any(value_of(stage, READ_BY[name].decided_by) in READ_BY[name].values for stage in setting)
 
 
 def _explain(name: str, recipe: Recipe) -> str:
-    reader = READERS[name]
+    reader = READ_BY[name]
     stage = next(stage for stage in recipe.stages if value_of(stage, name) != default_of(name))
     known = ", ".join(_shown(value) for value in sorted(reader.values, key=str))
     given = f"{name} is {_shown(value_of(stage, name))}, and nothing reads it"

@@ -180,7 +180,7 @@ class BatchSoftmaxLoss(PairLoss):
     Columns after the second are negatives of all rows: they stay in the denominators of L0.
     guide: vectors of the texts by the encoder as it came; in-batch negatives that are more similar there than the positive,
     by over guide_margin, do not count (they may be false negatives).
-    fast=False keeps to the plain path of the function at any size.
+    fused=False keeps to the plain path of the function at any size.
     """
 
     temperature: Temperature
@@ -202,10 +202,10 @@ class BatchSoftmaxLoss(PairLoss):
         guide_margin: float = 0.0,
         mini_batch_size: int = 0,
         gather_across_devices: bool = True,
-        fast: bool = True,
+        fused: bool = True,
     ) -> None:
         super().__init__(model, mini_batch_size=mini_batch_size, gather_across_devices=gather_across_devices)
-        self.fast = fast
+        self.fused = fused
         words = {"normalize": normalize, "reduction": reduction, "directions": directions, "duplicates": duplicates}
         check_choices(**words)
         check_temperature(temperature)
@@ -233,7 +233,7 @@ class BatchSoftmaxLoss(PairLoss):
             guide_margin=self.guide_margin,
             negatives=batch.negatives,
             negative_ids=[ids for ids in negative_ids if ids is not None],
-            fast=self.fast,
+            fused=self.fused,
             **self.options,
         )
 
@@ -295,14 +295,14 @@ LOSSES: dict[str, Callable[[SentenceTransformer, LossSettings, dict[str, Any]], 
 
 
 def build_loss(
-    model: SentenceTransformer, settings: LossSettings, *, texts: Callable[[], Sequence[str]] | None = None, fast: bool = True
+    model: SentenceTransformer, settings: LossSettings, *, texts: Callable[[], Sequence[str]] | None = None, fused: bool = True
 ) -> nn.Module:
     """The loss that a recipe asks for. mse and triplet are the host's own, which look at one row at a time.
 
     Theirs is no cached form: `mini_batch_size` concerns them in the fast step only, which goes through any batch in parts.
     texts: gives those that will be trained on, for the vectors of a guide.
     """
-    more: dict[str, Any] = {"fast": fast}
+    more: dict[str, Any] = {"fused": fused}
     if settings.guide is not None:
         if texts is None:
             raise UserError("loss.guide needs the texts that are trained on: give build_loss texts=…")

@@ -13,7 +13,7 @@ from pairtune.data.pairs import Task
 from pairtune.data.profile import Profile, describe, profile
 from pairtune.runs.recipe import Recipe, read_recipe
 
-SEVERAL = 2.0  # pairs of a left text, on average, from which on its right texts compete with each other
+COMPETING = 2.0  # pairs of a left text, on average, from which on its right texts compete with each other
 MANY_PAIRS = 200_000  # beyond, one epoch shows the encoder enough
 
 
@@ -42,7 +42,7 @@ RULES = (
     ),
     Rule(
         "several labelled texts for each left text",
-        lambda data: data.kind == "ranking" or data.pairs_per_left >= SEVERAL,
+        lambda data: data.kind == "ranking" or data.pairs_per_left >= COMPETING,
         "own/answers",
         "Pearson correlation with the labels, in random batches",
     ),

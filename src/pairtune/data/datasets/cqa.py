@@ -255,7 +255,7 @@ def _grade(path: Path, element: Element, attribute: str, known: dict[str, int]) 
 
 
 LICENSE = "free for general research use"
-CITATION = """@inproceedings{nakov-etal-2017-semeval,
+SEMEVAL = """@inproceedings{nakov-etal-2017-semeval,
   title = {{S}em{E}val-2017 Task 3: Community Question Answering},
   author = {Nakov, Preslav and Hoogeveen, Doris and M{\\`a}rquez, Llu{\\'i}s and Moschitti, Alessandro and
             Mubarak, Hamdy and Baldwin, Timothy and Verspoor, Karin},
@@ -265,5 +265,5 @@ CITATION = """@inproceedings{nakov-etal-2017-semeval,
   doi = {10.18653/v1/S17-2003}
 }"""
 
-INFO_A = TaskInfo("cqa-a", "ranking", METRICS_OF_KIND["ranking"], LICENSE, CITATION, HOW_TO_GET, folder="cqa", load=load_cqa_a)
-INFO_B = TaskInfo("cqa-b", "ranking", METRICS_OF_KIND["ranking"], LICENSE, CITATION, HOW_TO_GET, folder="cqa", load=load_cqa_b)
+INFO_A = TaskInfo("cqa-a", "ranking", METRICS_OF_KIND["ranking"], LICENSE, SEMEVAL, HOW_TO_GET, folder="cqa", load=load_cqa_a)
+INFO_B = TaskInfo("cqa-b", "ranking", METRICS_OF_KIND["ranking"], LICENSE, SEMEVAL, HOW_TO_GET, folder="cqa", load=load_cqa_b)
