@@ -48,7 +48,7 @@ def run(
     """
     from pairtune.encoders.ignoring import give_tokenizer, ignoring
     from pairtune.encoders.loading import load_encoder
-    from pairtune.encoders.prompts import choose_prompts, keep_prompts
+    from pairtune.encoders.prompts import Sides
     from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, name_base_model, write_evidence
 
     if task is None:
@@ -67,11 +67,10 @@ def run(
         say(f"{task.name}: {note}")
     model = load_encoder(recipe.encoder, recipe.stages[0].train.max_seq_length)
     name_base_model(model, recipe.encoder)
-    prompts = choose_prompts(model, recipe.prompts, alike=task.kind in ALIKE)
-    if prompts:
-        keep_prompts(model, prompts)
-        say(f"{task.name}: {prompts}")
-    task = add_prompts(task, prompts)
+    sides = Sides(model, recipe.prompts, alike=task.kind in ALIKE, mark=recipe.mark_sides)
+    for note in sides.notes:
+        say(f"{task.name}: {note}")
+    as_it_came, task = add_prompts(task, sides.own), add_prompts(task, sides.trained)
     original = model.tokenizer
     tokenizer = ignoring(original, recipe.ignore) if recipe.ignore else original
     with folder.hold(), disk_in_words(out):  # not before all that can be refused has been
@@ -80,12 +79,16 @@ def run(
         if folder.pending:
             return folder.publish(results)
         say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
-        before = folder.remember("before", lambda: evaluate_and_keep(model, task, kept_outcome(folder, "before")))
+        before = folder.remember("before", lambda: evaluate_and_keep(model, as_it_came, kept_outcome(folder, "before")))
+        sides.keep()
         if recipe.ignore:
             give_tokenizer(model, tokenizer)
         trained = train_stages(model, task, recipe, seed, folder, before["dev"][task.metric], checkpoints=checkpoints)
-        if recipe.ignore and is_unchanged(trained):
-            give_tokenizer(model, original)
+        if is_unchanged(trained):
+            task = as_it_came
+            sides.restore()
+            if recipe.ignore:
+                give_tokenizer(model, original)
         after = evaluate_and_keep(model, task, kept_outcome(folder, "after"))
         record = make_record(recipe, seed, task, folder, before, after, trained, device=str(model.device))
         if keep_model:

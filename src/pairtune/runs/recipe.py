@@ -201,6 +201,12 @@ class Recipe(Settings):
     prompts: dict[Literal["left", "right"], str] = Field(
         {}, description="text to put before each left and each right text; default: the encoder's own prompts"
     )
+    mark_sides: bool = Field(
+        False,
+        description="ranking and search: begin left texts with `question: ` and right texts with `answer: `, so that the encoder "
+        "can tell them apart; for an encoder without prompts of its own. The tuned model then has `encode_query` for left texts "
+        "and `encode_document` for right ones",
+    )
     ignore: tuple[str, ...] = Field(
         (),
         description="regular expressions; the tuned model does not see what they match, such as links",

@@ -1,6 +1,6 @@
 """Which recipe fits which data: a short table of rules, and why each was chosen.
 
-The rules come from runs on thirteen cases of eight datasets; docs/choosing.md links to what they get on data that had no part in
+The rules come from runs on 21 cases of eight datasets; docs/choosing.md links to what they get on data that had no part in
 choosing them.
 """
 
@@ -44,7 +44,8 @@ RULES = (
         "several labelled texts for each left text",
         lambda data: data.kind == "ranking" or data.pairs_per_left >= COMPETING,
         "own/answers",
-        "Pearson correlation with the labels, in random batches",
+        "Pearson correlation with the labels, in random batches; in a ranking, left texts begin with `question: `, right texts "
+        "with `answer: `",
     ),
     Rule(
         "pairs labelled yes or no",
