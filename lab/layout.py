@@ -16,6 +16,7 @@ from lab.scored_rows import BEST, base_name, check_order, make_row, metrics_of, 
 from lab.searches import searches
 from lab.statistics import describe_difference
 from lab.untuned import count_looks, find_untuned
+from lab.variants import base_task
 from pairtune import Recipe
 from pairtune.data.datasets import TASKS
 from pairtune.report.grid import Grid, four_digits, with_spread
@@ -37,7 +38,7 @@ def grids_of(table: str, book: Book, preset: str = "paper", encoders: Sequence[s
         return [*filter(None, [best_grid(book, encoders)]), *grids]
     recipes = sorted(recipes_of(table, preset), key=lambda recipe: list(searches()).index(recipe.task) if table == "open" else 0)
     grids = []
-    for task, some in groupby(recipes, key=lambda recipe: recipe.task):
+    for task, some in groupby(recipes, key=lambda recipe: base_task(recipe.task)):
         rows = list(some)
         main, *others = metrics_of(task)
         heading = f"{title(table)}, `{task}`" if table in tables() else f"Open points, `{task}`"

@@ -8,7 +8,13 @@ import pytest
 import torch
 from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-from sentence_transformers.sentence_transformer.losses import CoSENTLoss, CosineSimilarityLoss, MatryoshkaLoss, TripletLoss
+from sentence_transformers.sentence_transformer.losses import (
+    AnglELoss,
+    CoSENTLoss,
+    CosineSimilarityLoss,
+    MatryoshkaLoss,
+    TripletLoss,
+)
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from pairtune.encoders.loading import load_encoder
@@ -324,9 +330,11 @@ def test_every_kind_of_a_recipe_builds_its_loss(encoder):
         "cosent": CosentLoss,
         "mse": CosineSimilarityLoss,
         "triplet": TripletLoss,
+        "host": AnglELoss,
     }
     for kind in kinds:
-        assert type(build_loss(encoder, LossSettings(kind=kind))) is classes[kind]
+        host = {"host": "AnglELoss"} if kind == "host" else {}
+        assert type(build_loss(encoder, LossSettings(kind=kind, **host))) is classes[kind]
     assert build_loss(encoder, LossSettings(kind="triplet", margin=0.6)).triplet_margin == 0.6
 
 
