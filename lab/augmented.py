@@ -138,6 +138,7 @@ def read_silver(folder: Path, task: str, sampling: str) -> Silver | None:
     return found["left"], found["right"], np.array(found["label"], np.float32)
 
 
-def read_cross_encoders(results: Path) -> list[dict[str, Any]]:
-    """The scores that were filed: task, seed, test."""
-    return list(read_lines(results / FOLDER))
+def read_cross_encoders(results: Path, encoder: str) -> list[dict[str, Any]]:
+    """The scores that were filed of those that began as this encoder: task, seed, test; of two for a seed the later one."""
+    found = read_lines(results / FOLDER, f"{encoder}.jsonl")
+    return list({(entry["task"], entry["seed"]): entry for entry in found}.values())

@@ -71,8 +71,9 @@ def metric_grid(
     head = ["row", "recipe", f"{name}, paper"]
     for encoder in encoders:
         head += [encoder_name(encoder), "best on dev", "− paper", "n", *(["order"] if ordered else [])]
-    rows = [*_baselines(recipes[0].task, metric, book, encoders, ordered)]
-    rows.append(_as_it_comes(recipes[0].task, metric, book, encoders, ordered))
+    task = base_task(recipes[0].task)
+    rows = [*_baselines(task, metric, book, encoders, ordered)]
+    rows.append(_as_it_comes(task, metric, book, encoders, ordered))
     samples: list[Sample] = []
     for recipe in recipes:
         found = [book.find(recipe, encoder) for encoder in encoders]

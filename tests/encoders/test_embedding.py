@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from pairtune.encoders import embedding as blocks
 from pairtune.encoders import export as quick
-from pairtune.encoders.embedding import can_cut, cut_features, embed, encode, tf32_products
+from pairtune.encoders.embedding import can_cut, cut_features, embed, encode, gpu_products
 from pairtune.encoders.export import quicken
 from pairtune.encoders.index import fingerprint_model
 from pairtune.errors import UserError
@@ -54,7 +54,7 @@ def test_encoding_leaves_the_precision_of_products_to_whoever_set_it(tiny_model,
         products.fp32_precision = given  # as transformers does for tf32=True
         embed(tiny_model, ["a", "b"])
         assert products.fp32_precision == given
-        with tf32_products("cuda"):
+        with gpu_products("cuda"):
             assert products.fp32_precision == "tf32"
         assert products.fp32_precision == given
     finally:

@@ -22,7 +22,7 @@ from pairtune.errors import UserError
 from pairtune.loss import batch_softmax_loss
 from pairtune.loss.terms import NORMALIZATIONS, text_ids
 from pairtune.runs.recipe import LossSettings
-from pairtune.sbert.losses import LOSSES, BatchSoftmaxLoss, ComboLoss, CosentLoss, PearsonLoss, build_loss
+from pairtune.sbert.losses import FURTHER_LOSSES, LOSSES, BatchSoftmaxLoss, ComboLoss, CosentLoss, PearsonLoss, build_loss
 
 LEFT = [
     "How do I sort a list?",
@@ -354,3 +354,18 @@ def test_the_settings_of_a_recipe_reach_the_loss(encoder):
     config = build_loss(encoder, LossSettings(kind="combo", **chosen)).get_config_dict()
     assert config.pop("gather_across_devices") is True
     assert config == {**chosen, "temperature": pytest.approx(0.07)}
+
+
+def test_a_loss_of_the_host_is_named_or_refused_with_what_there_is(encoder):
+    with pytest.raises(
+        UserError, match=r"loss\.host is 'SoftmaxLoss'; known: CosineSimilarityLoss, MultipleNegativesRankingLoss"
+    ):
+        build_loss(encoder, LossSettings(kind="host", host="SoftmaxLoss"))
+
+
+def test_a_program_may_add_losses_of_its_own(encoder, monkeypatch):
+    class Mine(CosineSimilarityLoss):
+        pass
+
+    monkeypatch.setitem(FURTHER_LOSSES, "Mine", Mine)
+    assert type(build_loss(encoder, LossSettings(kind="host", host="Mine"))) is Mine

@@ -51,7 +51,7 @@ def embed(
     by_length = sorted(range(len(texts)), key=lambda place: len(texts[place]))
     chunks = [by_length[start : start + CHUNK[kind]] for start in range(0, len(texts), CHUNK[kind])]
     places, parts = [], []
-    with torch.inference_mode(), own_precision(model), tf32_products("cpu" if exact else kind):
+    with torch.inference_mode(), own_precision(model), gpu_products(kind, exact=exact):
         for chunk in chunks if quiet else track(chunks, what):
             for rows, vectors in _embed_chunk(model, [texts[place] for place in chunk], TOKENS[kind], prompt, options, tokens):
                 places += [chunk[row] for row in rows]
@@ -62,9 +62,9 @@ def embed(
     return torch.cat(parts)[order.to(parts[0].device)]
 
 
-def tf32_products(kind: str) -> AbstractContextManager[None]:
-    """On a GPU, products of float32 by its TF32 units: cosines move by about 1e-4."""
-    return float32_products("tf32") if kind == "cuda" else nullcontext()
+def gpu_products(kind: str, *, exact: bool = False) -> AbstractContextManager[None]:
+    """On a GPU, products of float32 by its TF32 units, with which cosines move by about 1e-4; exact: as float32."""
+    return float32_products("ieee" if exact else "tf32") if kind == "cuda" else nullcontext()
 
 
 @contextmanager

@@ -18,7 +18,8 @@ from pairtune.ordering import ORDERINGS, Order, advise, check_controls, order_pa
 from pairtune.ordering.nearest import unit_rows
 from pairtune.ordering.order import describe_groups
 from pairtune.progress import say
-from pairtune.runs.recipe import OrderSettings, explain
+from pairtune.runs.mistakes import explain
+from pairtune.runs.recipe import OrderSettings
 from pairtune.sbert.callbacks import calling_trainer
 from pairtune.sbert.checkpoints import checkpoint_folder
 from pairtune.sbert.memory import Encoded, Kept
