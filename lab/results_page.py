@@ -26,7 +26,8 @@ INTRO = """# Results
 Made by `make results` from the records in `results/` and the figures of the paper; no figure of ours here is typed in. The paper
 has BERT-base (uncased), the best of five seeds on dev. Here: {encoders}, the mean and the sample standard deviation
 over n seeds, and in *best on dev* the seed that the paper would have reported; epoch and threshold are chosen on dev, and scores
-are those of test unless a column says otherwise. *− paper* is our mean less the paper's figure: another encoder, and often other
+are those of test unless a column says otherwise. Runs since 2026-11-18 are scored in float32, older ones in the precision that
+they were trained in. *− paper* is our mean less the paper's figure: another encoder, and often other
 data, so that the order of the rows is what can be compared. {precision}
 
 *Order* compares a row with the one that comes next below it in the paper: ✓ surely above it here too, (✓) above it within

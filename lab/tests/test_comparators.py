@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 import torch
 from lab.agenda import choose_everything, job_key, plan_everything
+from lab.augmented import FOLDER, read_silver, sample_pairs, write_silver
+from lab.comparator_tables import comparator_grid, comparator_grids
 from lab.comparators import systems
+from lab.lines import append_line
 from lab.rival_losses import RIVALS, nt_xent_loss, supcon_loss
 from lab.searches import searches
 from lab.variants import GUISES, load_variant
+from made_runs import make_run, write
 
 from pairtune import PairSet, Task, UserError
+from pairtune.tune.queue import run_jobs
+from pairtune.tune.worker import Setup
 
 
 @pytest.fixture
@@ -104,3 +110,32 @@ def test_everything_begins_with_the_papers_rows_of_all_encoders_and_ends_with_fu
     assert {job.recipe.encoder for job in first[: 6 * rows]} == {"minilm", "mpnet"}
     assert {job.recipe.name for job in first[: 3 * rows]} == {recipe.name for recipe in choose_everything()[0]}
     assert "+silver" in first[-1].recipe.task
+
+
+def test_a_queue_whose_time_is_over_begins_no_run(tmp_path):
+    jobs = plan_everything(choose_everything()[:1], ["minilm"], [1])
+    assert run_jobs(jobs, workers=2, setup=Setup(tmp_path), file=lambda job, run: pytest.fail(str(job)), seconds=0.0) == {}
+
+
+def test_a_table_has_the_systems_that_were_run_and_what_each_is_behind_the_reference(tmp_path):
+    angle = next(one for one in systems() if (one.task, one.title) == ("stsb", "AnglELoss"))
+    runs = [make_run("stsb/combo", seed, 0.86, 0.8) for seed in (1, 2, 3)]
+    assert not comparator_grids(write(tmp_path / "without", runs))
+    runs += [make_run("stsb/mse", seed, 0.84, 0.8, overrides=angle.candidate.changes) for seed in (1, 2, 3)]
+    append_line(tmp_path / "with" / FOLDER / "minilm.jsonl", {"task": "stsb", "seed": 1, "test": {"Spearman": 0.91}})
+    grid = comparator_grid("stsb", write(tmp_path / "with", runs))
+    rows = {row[0]: row[1:] for row in grid.rows}
+    assert list(rows) == ["the encoder as it comes", "AnglELoss", "Combo BSC + MSE (`stsb/combo`)", "cross-encoder"]
+    assert (
+        rows["AnglELoss"][0].startswith("0.8400") and rows["AnglELoss"][1].startswith("-0.0200") and rows["AnglELoss"][2] == "3"
+    )
+    assert rows["cross-encoder"][0].startswith("0.9100")
+
+
+def test_new_pairs_are_the_nearest_by_words_that_are_not_gold_and_come_back_as_written(tmp_path):
+    pairs = PairSet.of(["red stone", "blue river"], ["a red stone", "the blue river"])
+    task = Task("stsb", "regression", pairs, pairs, pairs, "Spearman", ("Spearman",))
+    left, right = sample_pairs(task, "bm25")
+    assert list(zip(left, right, strict=True)) == [("red stone", "the blue river"), ("blue river", "a red stone")]
+    write_silver(tmp_path, "stsb", "bm25", (left, right, np.array([0.25, 0.5])))
+    assert read_silver(tmp_path, "stsb", "bm25")[2].tolist() == [0.25, 0.5] and read_silver(tmp_path, "mrpc", "bm25") is None
