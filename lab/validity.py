@@ -17,26 +17,30 @@ Wanted = dict[str, list[str]]
 
 @dataclass(frozen=True)
 class Rule:
-    """mark: stands at the scores. why: what is wrong with them. stages: what one stage has to have, any of these."""
+    """mark: stands at the scores. why: what is wrong with them. stages: what one stage has to have, any of these.
+
+    rows: the names of rows that are meant, whatever they have.
+    """
 
     mark: str
     why: str
     finished_before: str
     encoders: tuple[str, ...]
-    stages: tuple[Wanted, ...]
+    stages: tuple[Wanted, ...] = ()
+    rows: tuple[str, ...] = ()
 
     def forbids(self, run: Run) -> bool:
         """Whether a record is one of those."""
         if run.encoder not in self.encoders or _time(run.finished) >= _time(self.finished_before):
             return False
-        return any(_has(stage, wanted) for stage in run.recipe["stages"] for wanted in self.stages)
+        return run.name in self.rows or any(_has(stage, wanted) for stage in run.recipe["stages"] for wanted in self.stages)
 
 
 @cache
 def rules() -> tuple[Rule, ...]:
     """Those of validity.toml."""
     return tuple(
-        Rule(**{**entry, "encoders": tuple(entry["encoders"]), "stages": tuple(entry["stages"])})
+        Rule(**{**entry, **{key: tuple(entry.get(key, ())) for key in ("encoders", "stages", "rows")}})
         for entry in read_data("validity.toml")["rules"]
     )
 

@@ -11,7 +11,7 @@ from lab.variants import base_task
 from pairtune.data.datasets import TASKS
 from pairtune.runs.record import Epoch, Run, append_record
 
-TODAY = "2026-11-18T00:00:00+00:00"
+TODAY = "2026-11-18T12:00:00+00:00"
 BEFORE = "2026-11-15T00:00:00+00:00"  # trained through a final Normalize
 
 
