@@ -15,6 +15,7 @@ from lab.keys import settings_key
 from lab.queries import read_queries
 from lab.statistics import Difference, difference
 from lab.validity import Exclusion, problem_of
+from lab.variants import base_task
 from pairtune import Recipe, Run
 from pairtune.runs.record import kept_run, read_records
 
@@ -91,8 +92,8 @@ class Book:
         """What each test query, or pair, of a run is worth in its main metric; None where the run did not leave that."""
         test = run.after.get("test", {})
         worths = self._queries.get(key)
-        if worths is None and key in self._pairs and run.task in self._labels:
-            worths = pair_worths(run.metric, self._pairs[key], self._labels[run.task], test.get("threshold"))
+        if worths is None and key in self._pairs and base_task(run.task) in self._labels:
+            worths = pair_worths(run.metric, self._pairs[key], self._labels[base_task(run.task)], test.get("threshold"))
         return None if worths is None else _centered(worths, test.get(run.metric))
 
 

@@ -16,6 +16,7 @@ from lab.scored_rows import BEST, base_name, check_order, make_row, measures_of,
 from lab.searches import searches
 from lab.statistics import describe_difference
 from lab.untuned import count_looks, find_untuned
+from lab.variants import base_task
 from pairtune import Recipe
 from pairtune.data.datasets import TASKS
 from pairtune.report.grid import Grid, four_digits, with_spread
@@ -37,7 +38,7 @@ def grids_of(table: str, book: Book, preset: str = "paper", encoders: Sequence[s
         return [*filter(None, [best_grid(book, encoders)]), *grids]
     recipes = sorted(recipes_of(table, preset), key=lambda recipe: list(searches()).index(recipe.task) if table == "open" else 0)
     grids = []
-    for task, some in groupby(recipes, key=lambda recipe: recipe.task):
+    for task, some in groupby(recipes, key=lambda recipe: base_task(recipe.task)):
         rows = list(some)
         main, *others = measures_of(task)
         heading = f"{title(table)}, `{task}`" if table in tables() else f"Open points, `{task}`"
@@ -70,8 +71,9 @@ def metric_grid(
     head = ["row", "recipe", f"{name}, paper"]
     for encoder in encoders:
         head += [encoder_name(encoder), "best on dev", "− paper", "n", *(["order"] if ordered else [])]
-    rows = [*_baselines(recipes[0].task, metric, book, encoders, ordered)]
-    rows.append(_as_it_comes(recipes[0].task, metric, book, encoders, ordered))
+    task = base_task(recipes[0].task)
+    rows = [*_baselines(task, metric, book, encoders, ordered)]
+    rows.append(_as_it_comes(task, metric, book, encoders, ordered))
     samples: list[Sample] = []
     for recipe in recipes:
         found = [book.find(recipe, encoder) for encoder in encoders]

@@ -118,7 +118,7 @@ in the same way, and adds to the records.
 
 Eight datasets make 21 cases of a user's file: as they are, and in other guises. `stsb-yes-no` is STSb cut at a threshold.
 `search` has the positive pairs alone. `grades` has the grades as a similarity. `one` and `answers` are rankings with one right
-answer among ten texts. `stsb-high` has the upper part of the scale only. `small` has 500 training pairs, the others at most 5,000.
+answer among ten texts. `stsb-high` has the upper part of the scale. `small` has 500 training pairs, the others at most 5,000.
 
 * **The same for all**: encoder, three epochs, batches of 32, the best epoch on dev, bf16.
 * **Stock losses**: sentence-transformers' own trainer at its default learning rate (5e-5). `CosineSimilarityLoss`, `CoSENTLoss`,

@@ -119,7 +119,7 @@ def arrange(task: Task, recipe: Recipe, seed: int) -> Task:
     if recipe.dev == "rotating":
         task = rotate_dev(task, seed)
     elif recipe.dev == "joined":
-        if recipe.select == "best":
+        if "best" in recipe.selects:
             raise UserError('dev = "joined" leaves no pairs to choose an epoch by: set select = "last" or "average"')
         task = join_dev(task)
     if recipe.dev_candidates:
@@ -165,8 +165,8 @@ def train_stages(
 ) -> list[Trained]:
     """Train the model in place, stage by stage, each from what the one before left. score: on dev, of the encoder as it came."""
     found: list[Trained] = []
-    for number in range(1, len(recipe.stages) + 1):
-        to_beat = score if recipe.select == "best" and recipe.keep_original else None
+    for number, select in enumerate(recipe.selects, start=1):
+        to_beat = score if select == "best" and recipe.keep_original else None
         place = folder.stage(number)
         found.append(train_stage(model, task, recipe, number, seed, place, to_beat=to_beat, checkpoints=checkpoints))
         if found[-1].kept:
@@ -199,7 +199,8 @@ def train_stage(
     if done.exists():
         restore(model, folder / "model")
         return Trained(**_read_trained(done))
-    stage, first = recipe.stages[number - 1], Beginning(model) if to_beat is not None else None
+    stage, select = recipe.stages[number - 1], recipe.selects[number - 1]
+    first = Beginning(model) if to_beat is not None else None
     model.max_seq_length = stage.train.max_seq_length or model.max_seq_length
     dataset = training_dataset(model, task, stage, seed)
     if not stage.train.file and (cut := describe_cut(model, texts_of(dataset))):
@@ -208,7 +209,7 @@ def train_stage(
     watch = Watch(clock, stage.loss.positive_above)
     progress = Progress(clock, title=f"stage {number} of {len(recipe.stages)}" if len(recipe.stages) > 1 else "training")
     callbacks = [clock, progress, watch, LogEpochs()]
-    trainer = make_trainer(model, dataset, stage, task, seed, folder, callbacks, select=recipe.select, checkpoints=checkpoints)
+    trainer = make_trainer(model, dataset, stage, task, seed, folder, callbacks, select=select, checkpoints=checkpoints)
     try:
         trainer.train(resume_from_checkpoint=newest_usable_checkpoint(folder) if checkpoints else None)
     except Exception as problem:
@@ -217,7 +218,7 @@ def train_stage(
     finally:
         progress.close()
     epochs = read_history(trainer.state.log_history, number)
-    kept = choose_epoch([epoch.dev[task.metric] for epoch in epochs], recipe.select, to_beat)
+    kept = choose_epoch([epoch.dev[task.metric] for epoch in epochs], select, to_beat)
     if first is not None and not kept:
         say(f"{progress.title}: no epoch was better on dev than the start ({task.metric} {to_beat:.4f}): the start is kept")
         first.restore(model)

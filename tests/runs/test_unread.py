@@ -23,13 +23,23 @@ OTHER = {  # for every setting of the table, a value that is not its default
         "mix": 0.9,
         "pointwise": "pearson",
         "margin": 0.9,
+        "host": "AnglELoss",
     },
-    "order": {"side": "right", "group": 3, "neighbors": 9, "shingle": 2, "clusters": 2, "encode": "once"},
+    "order": {
+        "side": "right",
+        "group": 3,
+        "neighbors": 9,
+        "shingle": 2,
+        "clusters": 2,
+        "encode": "once",
+        "group_counts": "texts",
+        "distance": "euclidean",
+    },
 }
 
 
 def test_every_setting_without_effect_is_named_and_really_has_none(tmp_path, tiny_encoder, small_task):
-    """Seventeen settings of contrasts and of orders, in a training that has neither."""
+    """Twenty settings of contrasts and of orders, in a training that has neither."""
     loss = {**OTHER["loss"], "kind": "mse", "learn_temperature": False}
     plain = small_recipe(tiny_encoder, loss={"kind": "mse"}, train={"epochs": 1})
     odd = small_recipe(tiny_encoder, loss=loss, order=OTHER["order"], train={"epochs": 1})

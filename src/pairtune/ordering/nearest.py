@@ -59,6 +59,30 @@ def find_nearest(
     return search(unit_rows(to_array(vectors)), count)
 
 
+def nearest_by(distance: str, side: Side, count: int) -> Search | None:
+    """The search of a distance other than the cosine, which needs none of its own: None."""
+    if distance == "cosine":
+        return None
+    vectors = require_vectors(side)
+    return search_euclidean(vectors, min(count, len(vectors) - 1), side.device) if len(vectors) > 1 else None
+
+
+def search_euclidean(vectors: np.ndarray | Tensor, count: int, device: str) -> Search:
+    """Each vector against all by Euclidean distance, at their own lengths; what is near has a similarity near 0 from below."""
+    import torch
+
+    everything = torch.as_tensor(vectors).to(device, torch.float32)
+
+    def find(rows: np.ndarray) -> Found:
+        places = torch.from_numpy(rows).to(device)
+        apart = torch.cdist(everything[places], everything)  # (b, D)
+        apart.scatter_(1, places[:, None], torch.inf)  # itself
+        near, ids = apart.topk(count, largest=False)
+        return ids.to(torch.int32).cpu().numpy(), -near.cpu().numpy()
+
+    return Search(find, BLOCK // 4)
+
+
 def search_exactly(vectors: np.ndarray, count: int, *, block: int = BLOCK) -> Search:
     """Each vector against all, with faiss; block: vectors at a time."""
     import faiss

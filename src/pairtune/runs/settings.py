@@ -42,9 +42,12 @@ READ_BY: dict[str, Reader] = {
     "loss.mix": Reader.when("loss.kind", "combo"),
     "loss.pointwise": Reader.when("loss.kind", "combo"),
     "loss.margin": Reader.when("loss.kind", "triplet"),
+    "loss.host": Reader.when("loss.kind", "host"),
     "order.side": Reader.when("order.by", "examples", "words", "clusters", "neighbors", "queries"),
     "order.group": NEARNESS,
     "order.neighbors": Reader.when("order.by", "examples"),
+    "order.group_counts": Reader.when("order.by", "examples"),
+    "order.distance": Reader.when("order.by", "examples"),
     "order.shingle": Reader.when("order.by", "words", "neighbors"),
     "order.clusters": Reader.when("order.by", "clusters"),
     "order.encode": BY_VECTORS,
@@ -127,7 +130,8 @@ def to_toml(recipe: Recipe) -> str:
     for stage in stages:
         prefix = "" if len(stages) == 1 else "stages."
         lines += ["", "[[stages]]"] if prefix else []
-        for name, settings in stage.items():
+        lines += _settings({key: value for key, value in stage.items() if key not in TABLES})
+        for name, settings in ((key, value) for key, value in stage.items() if key in TABLES):
             lines += ["", f"[{prefix}{name}]", *_settings(settings)]
     return "\n".join(lines) + "\n"
 

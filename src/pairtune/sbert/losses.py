@@ -10,6 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.gradcache import CachedLossMixin, has_static_embedding_input
 from sentence_transformers.base.losses.merged_forward import embed_columns
+from sentence_transformers.sentence_transformer import losses as host_losses
 from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss, TripletLoss
 from torch import Tensor, nn
 
@@ -291,7 +292,18 @@ LOSSES: dict[str, Callable[[SentenceTransformer, LossSettings, dict[str, Any]], 
     "cosent": lambda model, settings, more: CosentLoss(model, mini_batch_size=settings.mini_batch_size),
     "mse": lambda model, settings, more: CosineSimilarityLoss(model),
     "triplet": lambda model, settings, more: TripletLoss(model, triplet_margin=settings.margin),
+    "host": lambda model, settings, more: host_loss(settings.host)(model),
 }
+FURTHER_LOSSES: dict[str, Callable[[SentenceTransformer], nn.Module]] = {}  # a program's own, which `loss.host` may name too
+
+
+def host_loss(name: str) -> Callable[[SentenceTransformer], nn.Module]:
+    """The loss of sentence-transformers that a recipe names, or one that the program has put into FURTHER_LOSSES."""
+    found = FURTHER_LOSSES.get(name) or getattr(host_losses, name, None)
+    if not hasattr(found, "compute_loss_from_embeddings"):
+        known = [one for one in host_losses.__all__ if hasattr(getattr(host_losses, one), "compute_loss_from_embeddings")]
+        raise UserError(f"loss.host is {name!r}; known: {', '.join([*FURTHER_LOSSES, *known])}")
+    return found  # type: ignore[return-value]  # checked by what the fast step calls
 
 
 def build_loss(

@@ -64,18 +64,27 @@ def load_cqa_a(folder: Path) -> Splits:
     test = _with_gold(read_comments(need_file(folder, *A_TEST)), need_file(folder, A_GOLD))
     paths = [path for name in (A_PART1,) if (path := find_file(folder, name))]
     notes = ["train: train-part1, as in the paper"] if paths else []
-    if not paths:
+    threads = None if paths else find_file(folder, B_PART1[0])
+    if threads:
+        notes = [f"train: {threads.name}, its threads, each once, with their comments; those of the paper's file are among them"]
+    elif not paths:
         paths = [path for name in (A_PART2, A_TEST2016, *A_2015) if (path := find_file(folder, name))]
         notes = [f"train: {A_PART1} is not there, so instead of the paper's train set: {', '.join(path.name for path in paths)}"]
-    if not paths:
+    if not paths and not threads:
         raise UserError(f"{folder}: no file {A_PART1} in it, nor {', '.join((A_PART2, A_TEST2016, *A_2015))}: {HOW_TO_GET}")
-    found = [candidate for path in paths for candidate in read_comments(path)]
+    found = once(read_comments(threads)) if threads else [candidate for path in paths for candidate in read_comments(path)]
     train = _without_questions_of([*dev, *test], found, notes)
     path = find_file(folder, A_TEST2016)
     if path in paths:
         notes.append("test2016 is part of train here: a model tuned on this task has seen it")
     extra = {"test2016": _pairs(read_comments(path))} if path else {}
     return Splits(_pairs(train), _pairs(dev), _pairs(test), tuple(notes), extra)
+
+
+def once(candidates: Sequence[ForumText]) -> list[ForumText]:
+    """The comments of each thread once: in files of subtask B a thread stands with every question that it was found for."""
+    threads: dict[str, str] = {}
+    return [one for one in candidates if threads.setdefault(one.question, one.query) == one.query]
 
 
 def load_cqa_b(folder: Path) -> Splits:
