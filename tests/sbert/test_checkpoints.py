@@ -30,6 +30,15 @@ def test_a_checkpoint_whose_best_epoch_is_damaged_is_not_gone_on_from(tmp_path):
     assert not newest.exists() and not best.exists()
 
 
+@pytest.mark.parametrize("harm", ["complete.json", "model.safetensors"])
+def test_a_checkpoint_without_its_seal_or_one_of_its_files_is_not_gone_on_from(tmp_path, harm):
+    before, newest = make_checkpoint(tmp_path, 4), make_checkpoint(tmp_path, 8)
+    (newest / harm).unlink()
+    assert newest_usable_checkpoint(tmp_path) == str(before) and not newest.exists()
+    (before / "complete.json").write_text("{}")  # of a disk that lost what was written
+    assert newest_usable_checkpoint(tmp_path) is None
+
+
 @pytest.mark.parametrize(
     ("best", "kept"), [("checkpoint-4", {4, 12}), ("checkpoint-12", {8, 12}), ("checkpoint-8", {8, 12}), ("gone", {12})]
 )

@@ -40,7 +40,8 @@ class RunFolder:
         if resume and overwrite:
             raise UserError("--resume keeps what is there, --overwrite loses it: give one of the two")
         if not self.begun:
-            if self.path.is_dir() and any(path.name != LOCK for path in self.path.iterdir()):
+            ours = (LOCK, "recipe.json.part")  # all that a process leaves which died when it began
+            if self.path.is_dir() and any(path.name not in ours for path in self.path.iterdir()):
                 raise UserError(f"{self.path} is not empty and was not made by pairtune: give another --out")
         elif not overwrite:
             self._check_same(asked)
@@ -76,10 +77,11 @@ class RunFolder:
 
     def _empty(self) -> None:
         """Lose what is there, but for the lock that we hold."""
-        (self.path / "record.json").unlink(missing_ok=True)  # first: what is half gone is not finished
-        for path in self.path.iterdir():
+        for name in ("record.json", "record.json.pending"):  # first: what is half gone is not finished
+            (self.path / name).unlink(missing_ok=True)
+        for path in list(self.path.iterdir()):
             if path.is_dir():
-                shutil.rmtree(path)
+                drop_folder(path)
             elif path.name not in (LOCK, "recipe.json"):
                 path.unlink()
 
@@ -150,7 +152,7 @@ class RunFolder:
 
     def drop_checkpoints(self) -> None:
         """They serve a resume, and a finished run needs none; a process that was killed may have left them."""
-        shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
+        drop_folder(self.path / "checkpoints")
 
 
 def ask_for(recipe: Recipe, seed: int, data: str) -> dict[str, Any]:
@@ -202,6 +204,15 @@ def write_whole(path: Path, text: str) -> None:
     aside.replace(path)
 
 
+def drop_folder(folder: Path) -> None:
+    """Delete a folder, if it is there: a process that dies meanwhile leaves all of it under this name, or nothing."""
+    gone = folder.with_name(f".{folder.name}.gone")
+    shutil.rmtree(gone, ignore_errors=True)
+    if folder.exists():
+        folder.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
+
+
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """A folder to write into, which takes this name when all is written: what is under the name is complete."""
@@ -209,7 +220,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     shutil.rmtree(aside, ignore_errors=True)
     try:
         yield aside
-        shutil.rmtree(folder, ignore_errors=True)
+        drop_folder(folder)
         aside.rename(folder)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
