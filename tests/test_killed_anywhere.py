@@ -41,9 +41,15 @@ def fuzzed(few, **more):
     )
 
 
-def write_pairs(path, pairs):
-    rows = ({"left": left, "right": right, "label": float(y)} for left, right, y in zip(*pairs, strict=True))
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+def write_pairs(path, rows):
+    """rows: left, right, label, and the split where that is chosen."""
+    names = ("left", "right", "label", "split")
+    path.write_text("".join(json.dumps(dict(zip(names, row, strict=False))) + "\n" for row in rows))
+
+
+def known_pairs(count, seed):
+    pairs = small_pairs(count, seed)
+    return list(zip(pairs.left, pairs.right, pairs.label.tolist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -72,8 +78,7 @@ class Place:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory, tiny_encoder):
     folder = tmp_path_factory.mktemp("place")
-    pairs = small_pairs(40, 7)
-    write_pairs(folder / "pairs.jsonl", (pairs.left, pairs.right, pairs.label))
+    write_pairs(folder / "pairs.jsonl", known_pairs(40, 7))
     with killable() as run:
         place = Place(folder, make_smallest_encoder(tiny_encoder, folder / "encoder"), run)
         for name, table in RECIPES.items():
@@ -175,6 +180,7 @@ def test_the_folder_of_a_run_keeps_its_promises_whatever_is_done_to_it(place):
 
 
 TEXTS = st.text(st.sampled_from("ab \n\t,;\"'\\\0é😀\u2028\x1b\ud7ff"), min_size=1, max_size=12).filter(str.strip)
+CERTAIN = [("a", "b", 0.0), ("b", "a", 1.0)]  # of both labels there is one at least
 PAIRS = st.lists(st.tuples(TEXTS, TEXTS, st.sampled_from([0.0, 1.0])), min_size=12, max_size=40)
 
 
@@ -197,9 +203,10 @@ def recipe_tables(draw):
         by=st.sampled_from(["original", "uniform", "queries", "examples", "words", "clusters", "neighbors"]),
         group=st.integers(1, 4),
         encode=st.sampled_from(["each-epoch", "once", "reuse"]),
-        drop_identical=st.booleans(),
         side=st.sampled_from(["left", "right"]),
     )
+    if order.get("by") in ("examples", "words", "clusters", "neighbors"):
+        order |= some(drop_identical=st.booleans())
     train = {**TRAIN, **some(epochs=st.integers(1, 3), batch_size=st.integers(2, 9), fast=st.booleans(), blend=st.just(0.25))}
     rest = some(select=st.sampled_from(["best", "last", "average"]), dev=st.sampled_from(["given", "rotating"]))
     return {**rest, "loss": loss, "order": order, "train": train, "stages": [{}] * draw(st.integers(1, 2))}
@@ -229,7 +236,9 @@ def test_any_recipe_on_any_pairs_ends_the_same_killed_or_not(place):
     @fuzzed(2)
     @given(PAIRS, recipe_tables(), st.integers(1, 200), st.booleans())
     def holds(pairs, table, kill, tear):
-        write_pairs(place.folder / "random.jsonl", zip(*pairs, strict=True))
+        known = [(left, right, float(label > 0.9)) for left, right, label in known_pairs(8, 3)]
+        others = [(*pair, split) for split in ("dev", "test") for pair in known]
+        write_pairs(place.folder / "random.jsonl", [*((*pair, "train") for pair in [*CERTAIN, *pairs]), *others])
         try:
             place.write_recipe("random", table)
         except UserError:

@@ -259,3 +259,15 @@ def test_a_process_that_died_when_it_began_has_claimed_nothing(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "recipe.json.part").write_text('{"see')
     assert open_folder(tmp_path / "run").begun
+
+
+@pytest.mark.parametrize("content", ["", "nonsense", "[1]", '{"recipe": 3}', '{"files": []}', '{"seed": 1}'])
+def test_a_folder_whose_recipe_or_record_is_damaged_is_refused_in_words(tmp_path, content):
+    folder = open_folder(tmp_path / "run")
+    (folder.path / "recipe.json").write_text(content)
+    with pytest.raises(UserError, match=r"recipe\.json is damaged or|holds a run with other settings"):
+        open_folder(tmp_path / "run", resume=True)
+    assert open_folder(tmp_path / "run", overwrite=True).begun
+    (folder.path / "record.json").write_text(content)
+    with pytest.raises(UserError, match=r"record\.json is damaged or was not made by pairtune: --overwrite starts again"):
+        folder.record()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from pairtune.sbert.callbacks import Clock
+from pairtune.sbert.callbacks import Clock, Progress
 from pairtune.sbert.checkpoints import drop_old, newest_usable_checkpoint, seal_folder
 
 
@@ -73,3 +73,16 @@ def test_the_fingerprint_of_a_task_sees_texts_labels_and_splits(small_task):
         replace(small_task, name="other"),
     ]
     assert len({before, *(task.fingerprint() for task in others)}) == 5
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(100.0, "will take about 11 days 13 h"), (0.01, "")])
+def test_a_training_that_takes_days_says_so_after_a_few_steps(tmp_path, capsys, seconds, said):
+    arguments = TrainingArguments(output_dir=str(tmp_path), num_train_epochs=10_000)
+    state, clock = TrainerState(max_steps=10_000), Clock(pairs_per_epoch=8)
+    progress = Progress(clock)
+    progress.on_train_begin(arguments, state, TrainerControl())
+    for step in range(1, 15):
+        state.global_step, clock.seconds = step, clock.seconds + seconds
+        progress.on_step_end(arguments, state, TrainerControl())
+    lines = [line for line in capsys.readouterr().err.splitlines() if "will take" in line]
+    assert len(lines) == bool(said) and all(said in line and "10,000 epochs, 10,000 steps" in line for line in lines)

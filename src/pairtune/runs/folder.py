@@ -39,6 +39,8 @@ class RunFolder:
         """
         if resume and overwrite:
             raise UserError("--resume keeps what is there, --overwrite loses it: give one of the two")
+        if any("\ud800" <= letter <= "\udfff" for letter in str(self.path)):  # tokenizers and safetensors cannot write there
+            raise UserError(f"{str(self.path)!r} is not valid UTF-8: give another --out")
         if not self.begun:
             ours = (LOCK, "recipe.json.part")  # all that a process leaves which died when it began
             if self.path.is_dir() and any(path.name not in ours for path in self.path.iterdir()):
@@ -91,7 +93,7 @@ class RunFolder:
         )
 
     def _check_same(self, asked: dict[str, Any]) -> None:
-        found = json.loads((self.path / "recipe.json").read_text())
+        found = self._asked_before()
         with suppress(ValueError):  # of a version that had fewer settings: the others are at their defaults
             found["recipe"] = Recipe.model_validate(found["recipe"]).model_dump(mode="json", exclude={"seeds"})
         for key in ("data", "files", "encoder"):  # of a version that did not write it down
@@ -104,6 +106,19 @@ class RunFolder:
         if found != asked:
             changed = ", ".join(_differences(found, asked))
             raise UserError(f"{self.path} holds a run with other settings ({changed}): give another --out, or --overwrite")
+
+    def _asked_before(self) -> dict[str, Any]:
+        """What `ask_for` said of the run that is here."""
+        try:
+            found = json.loads((self.path / "recipe.json").read_text(encoding="utf-8"))
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or not all(isinstance(found.get(key, {}), dict) for key in ("recipe", "files")):
+            raise self._damaged(self.path / "recipe.json")
+        return {"seed": None, "recipe": {}, **found}
+
+    def _damaged(self, path: Path) -> UserError:
+        return UserError(f"{path} is damaged or was not made by pairtune: --overwrite starts again, or give another --out")
 
     @property
     def finished(self) -> bool:
@@ -121,7 +136,13 @@ class RunFolder:
 
     def record(self) -> Run:
         """The record of a finished run."""
-        return Run.model_validate_json((self.path / "record.json").read_text())
+        return self._read_run(self.path / "record.json")
+
+    def _read_run(self, path: Path) -> Run:
+        try:
+            return Run.model_validate_json(path.read_bytes())
+        except ValueError as problem:
+            raise self._damaged(path) from problem
 
     def remember(self, name: str, compute: Callable[[], Any]) -> Any:
         """A value that a resumed run need not compute again."""
@@ -144,7 +165,7 @@ class RunFolder:
     def publish(self, results: Path) -> Run:
         """Tell of a run that is done: in `results` once, whatever happens on the way."""
         assert self.pending is not None
-        run = Run.model_validate_json(self.pending.read_text(encoding="utf-8"))
+        run = self._read_run(self.pending)
         append_record(results, run)
         self.pending.replace(self.path / "record.json")
         self.drop_checkpoints()
