@@ -39,3 +39,19 @@ def assert_same_weights(one, other):
     assert first.keys() == second.keys()
     for name in first:
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+def make_smallest_encoder(tiny_encoder, folder):
+    """An encoder of one narrow layer with the tiny one's words: a training and its checkpoints cost a moment."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_encoder)
+    sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 32, "intermediate_size": 32}
+    config = AutoConfig.for_model("bert", vocab_size=tokenizer.vocab_size, initializer_range=0.2, **sizes)
+    torch.manual_seed(0)
+    AutoModel.from_config(config).save_pretrained(folder / "plain")
+    tokenizer.save_pretrained(folder / "plain")
+    SentenceTransformer(str(folder / "plain"), device="cpu").save_pretrained(str(folder / "whole"), create_model_card=False)
+    return str(folder / "whole")

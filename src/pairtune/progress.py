@@ -29,6 +29,21 @@ def printable(text: str) -> str:
     return "".join(letter.encode("unicode_escape").decode() if letter in steering else letter for letter in text)
 
 
+def describe_time(seconds: float) -> str:
+    """Seconds as a person says them.
+
+    >>> describe_time(75), describe_time(4000), describe_time(1e6)
+    ('1 min 15 s', '1 h 6 min', '11 days 14 h')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, days = minutes // 60, minutes // (24 * 60)
+    if days >= 2:
+        return f"{days:,} days {hours % 24} h"
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
 def track(items: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
     """Yield the items, showing how far along we are once it has taken more than two seconds."""
     if total is None and isinstance(items, Sized):

@@ -19,7 +19,7 @@ from pairtune.data.pairs import ALIKE, Task, add_prompts
 from pairtune.data.splits import join_dev, rotate_dev
 from pairtune.errors import UserError
 from pairtune.progress import say
-from pairtune.runs.folder import RunFolder, ask_for, whole_folder, write_whole
+from pairtune.runs.folder import RunFolder, ask_for, drop_folder, whole_folder, write_whole
 from pairtune.runs.lock import check_free
 from pairtune.runs.recipe import Recipe, Select, Stage
 from pairtune.runs.record import Epoch, Run, Trained, best_index, is_unchanged, kept_run, read_history
@@ -153,7 +153,7 @@ def train(
     runs = [run(recipe, seed, out=out / f"seed-{seed}", **options) for seed in seeds]
     if overwrite:
         for path in others:
-            shutil.rmtree(path)
+            drop_folder(path)
         (out / "report.html").unlink(missing_ok=True)  # of several seeds; who trains writes the new one
     with disk_in_words(out):
         copy_whole(out / f"seed-{runs[kept_run(runs)].seed}" / "model", out / "model")

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import itertools
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from pairtune.cli import main
 
@@ -27,6 +29,21 @@ FILES = {  # what is in the files that the commands are given
     "twice": b"left,left,right\na,b,c\n",
     "dates": b"left,right,label\n" + b"".join(b"a%d,b%d,2024-01-02T03:04:05\n" % (i, i) for i in range(30)),
     "words": b"left,right,label\n" + b"".join(b"a%d,b%d,maybe%d\n" % (i, i, i) for i in range(30)),
+}
+MORE_FILES = {
+    "corpus.txt": b"a\nb\n",
+    "one.csv": b"left,right,label\na,b,1\n",
+    "words.txt": b"\n".join([b"high"] * 60),
+    "nan.txt": b"\n".join([b"nan"] * 60),
+    "three.txt": b"1\n2\n3\n",
+    "encoder.toml": b"encoder = 3\n",
+    "table.toml": b"stages = {}\n",
+    "stage.toml": b"[[stages]]\n[stages.loss]\nkind = 'bsc'\n[[stages]]\nloss = 3\n",
+    "date.toml": b"seeds = 2024-01-01\n",
+    "rate.toml": b"[train]\nlearning_rate = nan\n",
+    "prompts.toml": b"prompts = {left = 3, up = 'x'}\n",
+    "ignore.toml": b"ignore = ['(']\n",
+    "utf16.toml": "name = 'x'\n".encode("utf-16"),
 }
 ENDINGS = ("csv", "tsv", "jsonl", "json", "parquet", "toml", "txt")
 PATHS = ("", ".", "..", "~", "none", "./none.csv", LONG, f"{LONG}.csv", f"{LONG}.toml", "[/x]", "a\ud800b.csv", "%s", "-")
@@ -92,6 +109,9 @@ SETTINGS = (
     "loss.normalise=l2",
     "train.rate=1",
 )
+SHUFFLES = ("--by size", "--group-size 0", "--shingle 0", "--memory much", "--engine none", "--prepared none", "--column none")
+LIMITS = ("--minutes -1", "--minutes nan", "--minutes inf", "--minutes 0", "--jobs 0", "--jobs -1", "--trainings 0")
+BROKEN = "\udcff"  # what Python makes of a byte that is not UTF-8
 SEEDS = ("", ",", "1,", "1,1", "-1", "one", "1.5", str(2**32), "1;2")
 MODEL = "./no-such-model"
 
@@ -121,6 +141,21 @@ def inputs():
     yield from (["serve", MODEL, "--port", port] for port in ("-1", "65536", "99999", "http"))
     yield from (["serve", MODEL, "--token", token] for token in ("", "short", "with space here", "ümläutümläut"))
     yield from (["serve", MODEL, "--host", host] for host in ("0.0.0.0", "::", "192.0.2.1", "no host"))
+    yield from (["train", name, "--data", "pairs.csv"] for name in MORE_FILES if name.endswith(".toml"))
+    yield from (["train", "--data", name] for name in ("hub:", "hub:/", "**", "[a-", "http://x/y.csv", "s3://b/k", "one.csv"))
+    yield from (
+        ["metrics", "--scores", name, "--data", "pairs.csv"] for name in ("words.txt", "nan.txt", "three.txt", "none", ".")
+    )
+    yield from (["shuffle", "pairs.parquet", "out.parquet", "--column", "left", *given.split()] for given in SHUFFLES)
+    yield from (["tune", "--data", "pairs.csv", "--out", "tuned", *given.split()] for given in LIMITS)
+    yield from (["serve", MODEL, "--column", "left"], ["export", MODEL], ["export", MODEL, "out", "--onnx", "--openvino"])
+    yield from (["score", MODEL, "--left", left, "--right", right] for left, right in (("a", BROKEN), (BROKEN, "a"), (" ", "a")))
+    yield from (["search", MODEL, "corpus.txt", BROKEN], ["search", MODEL, "corpus.txt", "a", "--top", "0"])
+    yield from (
+        ["train", "own/labelled", "--data", "pairs.csv", "--out", BROKEN],
+        ["recipes", "own", "--settings"],
+        ["tasks", "x"],
+    )
     yield from ([command] for command in ("train", "score", "search", "evaluate", "report", "shuffle", "none", "--none"))
 
 
@@ -129,6 +164,10 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("inputs")
     for (name, content), ending in itertools.product(FILES.items(), ENDINGS):
         (path / f"{name}.{ending}").write_bytes(content)
+    for name, content in MORE_FILES.items():
+        (path / name).write_bytes(content)
+    table = {"left": [f"a question about {row}" for row in range(60)], "label": [row % 2 for row in range(60)]}
+    parquet.write_table(pa.table(table), path / "pairs.parquet")
     rows = "".join(f"a question about {row},an answer to {row},{row % 2}\n" for row in range(60))
     (path / "pairs.csv").write_text(f"left,right,label\n{rows}")
     return path
@@ -138,7 +177,7 @@ INPUTS = list(inputs())
 
 
 def test_there_are_as_many_inputs_as_were_tried():
-    assert len(INPUTS) >= 460
+    assert len(INPUTS) >= 520
 
 
 def shown(words):

@@ -92,3 +92,15 @@ def test_figures_come_as_one_json_object(tiny_encoder, tmp_path):
     found = figures("search", tiny_encoder, str(corpus), "a kitten", "--top", "2")
     assert found["query"] == "a kitten" and found["matches"][0] == {"score": pytest.approx(score, abs=1e-5), "text": "a cat"}
     assert len(found["matches"]) == 2
+
+
+def test_texts_that_would_steer_a_terminal_are_shown_as_escapes(tiny_encoder, tmp_path):
+    corpus, pairs = tmp_path / "corpus.txt", tmp_path / "pairs.csv"
+    corpus.write_text("\x1b[31ma red cat\na dog\n")
+    rows = [f"\x1b[31mquestion {row},\x1b]0;answer\x07 {row},{row % 2}\n" for row in range(40)]
+    pairs.write_text("left,right,label\n" + "".join([*rows, rows[1].replace(",1", ",0")]))  # one pair contradicts itself
+    asked = ["inspect", "own/labelled", "--data", str(pairs), "--set", f"encoder={tiny_encoder}", "--no-trial"]
+    for words in (["search", tiny_encoder, str(corpus), "a cat"], asked):
+        result = CliRunner().invoke(app, words, catch_exceptions=False)
+        assert result.exit_code == 0 and "\\x1b[31m" in result.stdout
+        assert "\x1b" not in result.output and "\x07" not in result.output

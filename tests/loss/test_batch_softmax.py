@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pairtune.errors import UserError
 from pairtune.loss import NORMALIZATIONS, batch_softmax_loss, mse_of_cosines, pearson_loss
 from pairtune.loss.batch_softmax import CHOICES
-from pairtune.loss.pointwise import POINTWISE
+from pairtune.loss.pointwise import COSENT_TEMPERATURE, POINTWISE
 from pairtune.loss.terms import softmax_term
 from pairtune.runs.recipe import LossSettings
 
@@ -210,6 +210,32 @@ def test_zero_rows_and_constant_coordinates_give_moderate_gradients(normalize):
         assert gradient is not None and gradient.abs().max() < 1e3
 
 
+@pytest.mark.parametrize("normalize", ["l2-batch", "range-batch"])
+def test_a_coordinate_that_is_a_hundredth_as_large_as_the_others_is_dead_and_stays(normalize):
+    vectors = torch.linspace(-1, 1, 9)[:, None] * torch.ones(9, 100)
+    for size, alive in ((0.007, False), (0.013, True)):  # beside a mean of about 1
+        one = vectors.clone()
+        one[:, 0] *= size
+        found = NORMALIZATIONS[normalize](one)
+        torch.testing.assert_close(found[:, 0], found[:, 1] if alive else one[:, 0])
+
+
+def test_a_coordinate_that_differs_by_rounding_only_is_constant():
+    for width, constant in ((3e-6, True), (3e-5, False)):
+        vectors = torch.ones(5, 3, dtype=torch.float64)
+        vectors[0] += width  # all are as narrow, so none is dead beside the others
+        stretched = NORMALIZATIONS["minmax-batch"](vectors)
+        assert stretched[0].max().item() == pytest.approx(width if constant else 1.0, rel=1e-6)
+        divided = NORMALIZATIONS["range-batch"](vectors)
+        assert divided[1].max().item() == pytest.approx(1.0 if constant else 1 / width, rel=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [0, -1.0, float("inf"), float("nan"), torch.tensor(0.0)])
+def test_a_temperature_that_nothing_can_be_divided_by_is_refused(temperature):
+    with pytest.raises(UserError, match="temperature"):
+        batch_softmax_loss(*batch(), temperature=temperature)
+
+
 def test_a_temperature_of_a_thousandth_neither_overflows_nor_loses_the_loop():
     left, right = batch()
     expected = loop_of_shifted_exponentials(left, right, 1e-3)
@@ -273,6 +299,15 @@ def test_pearson_loss_is_one_minus_scipys_correlation():
     cosines = torch.cosine_similarity(left, right).tolist()
     assert pearson_loss(left, right, labels).item() == pytest.approx(1 - pearsonr(cosines, labels.tolist()).statistic, abs=1e-9)
     assert pearson_loss(left, right, torch.tensor(cosines) * 3 + 1).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_pearson_and_cosent_are_added_on_the_scale_of_cosines():
+    left, right = batch(pairs=12)
+    labels = torch.rand(12, dtype=torch.float64)
+    cosent = POINTWISE["cosent"](left, right, labels).item()
+    expected = pearson_loss(left, right, labels).item() + COSENT_TEMPERATURE * cosent
+    assert cosent > 2  # not a number that is much the same multiplied and divided by
+    assert POINTWISE["pearson+cosent"](left, right, labels).item() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("case", ["labels", "cosines", "one pair"])

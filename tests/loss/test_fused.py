@@ -203,6 +203,27 @@ def test_the_temperature_down_to_which_no_maximum_is_needed():
     assert _fits(layout, 1 / 0.0138) and not _fits(layout, 1 / 0.0135)
 
 
+def test_copies_of_a_text_count_in_what_must_not_overflow():
+    """One left text with 1,024 right texts, half of them wrong: its sum is taken once for each of its copies."""
+    pairs = 1024
+    left, right = torch.ones(pairs, 4), torch.ones(pairs, 4) + 1e-4 * draw(pairs, 4)
+    ids = torch.zeros(pairs, dtype=torch.long), torch.arange(pairs)
+    labels = (torch.arange(pairs) % 2).float()
+    known = {"left_ids": ids[0], "right_ids": ids[1], "shared_vectors": True, "temperature": 1 / (114 * math.log(2))}
+    found = batch_softmax_loss(left, right, labels, **known)
+    expected = batch_softmax_loss(left.double(), right.double(), labels, fast=False, **known)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-3)
+
+
+def test_the_lengths_of_both_sides_count_in_what_must_not_overflow():
+    left, right = (side / side.norm(dim=1, keepdim=True) for side in draw(2, 512, 8))
+    for one, other in ((200.0, 1.0), (1.0, 200.0)):
+        scaled = (one * left).requires_grad_(), (other * right).requires_grad_()
+        assert not is_fused(batch_softmax_loss(*scaled, normalize="none", temperature=1.0))
+    scaled = (200.0 * left).requires_grad_(), (0.005 * right).requires_grad_()
+    assert is_fused(batch_softmax_loss(*scaled, normalize="none", temperature=1.0))
+
+
 def test_the_switch_reaches_the_function(tiny_model):
     from pairtune.runs.recipe import LossSettings
     from pairtune.sbert.losses import Batch, build_loss

@@ -188,3 +188,44 @@ def test_grades_that_are_no_whole_numbers_keep_three_digits_in_ndcg():
     scores = rng.normal(size=(15, 8))
     pairs = ranking(grades.ravel(), np.repeat(np.arange(15).astype(str), 8), grade=grades.ravel())
     assert score_split(pairs, scores.ravel(), ["nDCG@3"])["nDCG@3"] == pytest.approx(ndcg_score(grades, scores, k=3), abs=1e-9)
+
+
+def test_correlations_are_those_of_numpy():
+    rng = np.random.default_rng(10)
+    labels = rng.random(40)
+    scores = labels + rng.normal(size=40)
+    found = score_split(ranking(labels, [str(row) for row in range(40)]), scores, ["Spearman", "Pearson"])
+    kept = labels.astype(np.float32)  # as pairs keep them
+    expected = {
+        "Spearman": np.corrcoef(rankdata(scores), rankdata(kept))[0, 1],
+        "Pearson": np.corrcoef(scores, kept)[0, 1],
+    }
+    assert found == pytest.approx(expected, abs=1e-6)
+    assert min(found.values()) > 0.1
+
+
+def test_average_precision_over_all_pairs_is_the_loop_and_zero_without_a_positive():
+    rng = np.random.default_rng(11)
+    labels, scores, names = rng.random(50) > 0.7, rng.normal(size=50), [str(row) for row in range(50)]
+    expected = average_precision_by_a_loop(labels, scores)
+    assert score_split(ranking(labels, names), scores, ["AP"])["AP"] == pytest.approx(expected)
+    assert score_split(ranking(np.zeros(50), names), scores, ["AP"])["AP"] == 0.0
+
+
+def test_a_pair_at_the_threshold_is_called_negative_and_nothing_found_is_zero():
+    pairs, scores = ranking([1, 1], ["a", "b"]), np.array([0.9, 0.6])
+    assert score_split(pairs, scores, ["F1"], threshold=0.6)["F1"] == pytest.approx(2 / 3)
+    assert score_split(pairs, scores, ["F1"], threshold=0.95)["F1"] == 0.0
+    assert score_split(ranking([0, 0], ["a", "b"]), scores, ["F1"], threshold=0.95)["F1"] == 0.0
+
+
+def test_three_grades_are_gains_and_two_are_right_and_wrong():
+    scores = np.array([[0.9, 0.5, 0.1]])
+    for grades, gains in (([0, 1, 2], [0, 1, 2]), ([1, 1, 3], [0, 0, 1])):  # as 1 to 3: what is wrong is worth nothing
+        pairs = ranking(np.array(grades) == max(grades), ["q"] * 3, grade=grades)
+        expected = ndcg_score(np.array([gains]), scores, k=3)
+        assert score_split(pairs, scores.ravel(), ["nDCG@3"])["nDCG@3"] == pytest.approx(expected)
+
+
+def test_a_metric_of_the_whole_split_has_no_value_per_item():
+    assert scores_per_item(ranking([1, 0], ["a", "b"]), np.array([0.9, 0.1]), "AP") is None

@@ -46,3 +46,9 @@ def test_among_equal_scores_wrong_answers_come_first():
     pairs = PairSet.of(["q"], ["a"], corpus=["a", "b", "c"])
     found = score_split(pairs.gold(), np.zeros((1, 3)), ["MAP", "Recall@2", "nDCG@3"])
     assert found == {"MAP": pytest.approx(1 / 3), "Recall@2": 0, "nDCG@3": pytest.approx(1 / np.log2(4))}
+
+
+def test_the_scale_of_the_grades_does_not_matter():
+    pairs, _, scores = a_search(1, graded=True)
+    tenth = PairSet.of(pairs.left, pairs.right, pairs.label, grade=pairs.grade / 10, corpus=pairs.corpus)
+    assert score_split(tenth.gold(), scores, ["nDCG@10"]) == pytest.approx(score_split(pairs.gold(), scores, ["nDCG@10"]))

@@ -66,12 +66,14 @@ def test_inspection_agrees_with_loops_over_the_batches():
 
 
 def test_the_hardest_groups_come_first():
-    vectors = np.eye(6)
+    vectors = np.eye(7)
     vectors[1] = vectors[0] + 0.1 * vectors[1]
-    order = order_of([2, 3], [0, 1], [4], [5])
-    found = inspect_batches(order, 3, vectors, vectors, np.arange(6), np.arange(6), examples=5)
-    assert [group.rows for group in found.hardest] == [(0, 1), (2, 3)]
+    order = order_of([2, 3, 6], [0, 1], [4], [5])
+    vectors[6] = vectors[2]
+    found = inspect_batches(order, 3, vectors, vectors, np.arange(7), np.arange(7), examples=5)
+    assert [group.rows for group in found.hardest] == [(0, 1), (2, 3, 6)]
     assert found.hardest[0].similarity == pytest.approx(1 / np.sqrt(1.01))
+    assert found.hardest[1].similarity == pytest.approx(1 / 3)  # one of its three pairs of rows is alike
 
 
 def test_nothing_to_inspect_is_no_division_by_zero():

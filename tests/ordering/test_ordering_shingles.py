@@ -192,3 +192,15 @@ def test_what_the_controls_leave_out_is_no_word_of_a_pair():
         assert set.intersection(*(words[row] for row in rows))
     strict = order_pairs(side.encoded(vectors, np.full(80, -2.0)), OrderSettings(by="neighbors", group=3, margin=0.0), 1)
     assert strict.sizes().tolist() == [1] * 80  # all others are too close: each pair has only its own number
+
+
+@pytest.mark.parametrize("skipped", [0, 4])
+def test_neighbors_are_algorithm_2_over_the_texts_that_a_full_sort_finds(skipped):
+    vectors = np.random.default_rng(5).normal(size=(90, 5))
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    ranked = np.argsort(-unit @ unit.T, axis=1)  # each text itself first
+    words = [[str(row), *map(str, ranked[row, 1 + skipped : 4 + skipped])] for row in range(90)]
+    expected = order_by_shingles(words, 90, 4, 1, seed=6)
+    side = Side.of([str(row) for row in range(90)]).encoded(vectors)
+    found = order_pairs(side, OrderSettings(by="neighbors", group=4, skip_nearest=skipped), 6)
+    assert found.rows.tolist() == expected.rows.tolist() and found.groups.tolist() == expected.groups.tolist()

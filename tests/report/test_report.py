@@ -326,7 +326,7 @@ def test_refusals_say_what_to_give(tmp_path):
         read_runs([tmp_path])
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "record.json").write_text("{}")
-    with pytest.raises(UserError, match=r"record\.json is not a record of a run"):
+    with pytest.raises(UserError, match=r"record\.json is damaged or was not made by pairtune"):
         read_runs([tmp_path / "broken"])
 
 

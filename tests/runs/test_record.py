@@ -44,6 +44,9 @@ def test_a_record_comes_back_as_it_was(tmp_path):
     append_record(path, record(2))
     assert read_records(path) == [record(1), record(2)]
     assert read_records(path.parent) == [record(1), record(2)]
+    assert path.read_text().count("\n") == 2
+    path.write_text(path.read_text().replace("\n", "\n\n"))  # an editor's blank lines
+    assert read_records(path) == [record(1), record(2)]
 
 
 def append_many(path, first):
@@ -211,3 +214,60 @@ def test_a_run_is_in_the_results_once_whenever_its_process_died(tmp_path):
     assert read_records(results) == [record(1)]
     append_record(results, record(2))
     assert read_records(results) == [record(1), record(2)]
+
+
+def test_a_finished_run_does_without_its_encoder_and_its_file(tmp_path):
+    encoder, file = tmp_path / "encoder", tmp_path / "pairs.parquet"
+    encoder.mkdir()
+    (encoder / "config.json").write_text("{}")
+    file.write_bytes(b"pairs")
+    recipe = make_recipe({"name": "a/b", "encoder": str(encoder), "train": {"file": str(file)}})
+    open_folder(tmp_path / "run", recipe)
+    (encoder / "config.json").write_text("other")
+    with pytest.raises(UserError, match="encoder is "):
+        open_folder(tmp_path / "run", recipe, resume=True)
+    file.write_bytes(b"other")
+    with pytest.raises(UserError, match=r"files\..*pairs\.parquet is '5 bytes, "):
+        open_folder(tmp_path / "run", recipe, resume=True)
+    (encoder / "config.json").unlink()
+    encoder.rmdir()
+    file.unlink()
+    assert open_folder(tmp_path / "run", recipe, resume=True)
+
+
+def test_a_process_that_dies_while_it_empties_a_folder_leaves_no_half_of_anything(tmp_path, monkeypatch):
+    folder = open_folder(tmp_path / "run")
+    for name in ("model", "checkpoints"):
+        (folder.path / name).mkdir()
+        (folder.path / name / "weights").write_text("whole")
+    (folder.path / "record.json.pending").write_text("{}")
+
+    def die(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("shutil.rmtree", die)
+    with pytest.raises(KeyboardInterrupt):
+        folder.begin(ask_for(RECIPE, 2, "data"), overwrite=True)
+    monkeypatch.undo()
+    assert not folder.finished and not folder.pending  # first of all
+    (folder.path / "record.json").write_text("{}")
+    folder.begin(ask_for(RECIPE, 2, "data"), overwrite=True)
+    assert [path.name for path in folder.path.iterdir()] == ["recipe.json"]
+
+
+def test_a_process_that_died_when_it_began_has_claimed_nothing(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "recipe.json.part").write_text('{"see')
+    assert open_folder(tmp_path / "run").begun
+
+
+@pytest.mark.parametrize("content", ["", "nonsense", "[1]", '{"recipe": 3}', '{"files": []}', '{"seed": 1}'])
+def test_a_folder_whose_recipe_or_record_is_damaged_is_refused_in_words(tmp_path, content):
+    folder = open_folder(tmp_path / "run")
+    (folder.path / "recipe.json").write_text(content)
+    with pytest.raises(UserError, match=r"recipe\.json is damaged or|holds a run with other settings"):
+        open_folder(tmp_path / "run", resume=True)
+    assert open_folder(tmp_path / "run", overwrite=True).begun
+    (folder.path / "record.json").write_text(content)
+    with pytest.raises(UserError, match=r"record\.json is damaged or was not made by pairtune: --overwrite starts again"):
+        folder.record()

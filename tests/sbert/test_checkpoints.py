@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from pairtune.sbert.callbacks import Clock
+from pairtune.sbert.callbacks import Clock, Progress
 from pairtune.sbert.checkpoints import drop_old, newest_usable_checkpoint, seal_folder
 
 
@@ -28,6 +28,15 @@ def test_a_checkpoint_whose_best_epoch_is_damaged_is_not_gone_on_from(tmp_path):
     (best / "model.safetensors").write_text("rust")
     assert newest_usable_checkpoint(tmp_path) is None
     assert not newest.exists() and not best.exists()
+
+
+@pytest.mark.parametrize("harm", ["complete.json", "model.safetensors"])
+def test_a_checkpoint_without_its_seal_or_one_of_its_files_is_not_gone_on_from(tmp_path, harm):
+    before, newest = make_checkpoint(tmp_path, 4), make_checkpoint(tmp_path, 8)
+    (newest / harm).unlink()
+    assert newest_usable_checkpoint(tmp_path) == str(before) and not newest.exists()
+    (before / "complete.json").write_text("{}")  # of a disk that lost what was written
+    assert newest_usable_checkpoint(tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -64,3 +73,16 @@ def test_the_fingerprint_of_a_task_sees_texts_labels_and_splits(small_task):
         replace(small_task, name="other"),
     ]
     assert len({before, *(task.fingerprint() for task in others)}) == 5
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(100.0, "will take about 11 days 13 h"), (0.01, "")])
+def test_a_training_that_takes_days_says_so_after_a_few_steps(tmp_path, capsys, seconds, said):
+    arguments = TrainingArguments(output_dir=str(tmp_path), num_train_epochs=10_000)
+    state, clock = TrainerState(max_steps=10_000), Clock(pairs_per_epoch=8)
+    progress = Progress(clock)
+    progress.on_train_begin(arguments, state, TrainerControl())
+    for step in range(1, 15):
+        state.global_step, clock.seconds = step, clock.seconds + seconds
+        progress.on_step_end(arguments, state, TrainerControl())
+    lines = [line for line in capsys.readouterr().err.splitlines() if "will take" in line]
+    assert len(lines) == bool(said) and all(said in line and "10,000 epochs, 10,000 steps" in line for line in lines)

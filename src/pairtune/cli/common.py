@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from pairtune.errors import UserError
+from pairtune.progress import printable
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -77,6 +78,7 @@ def settle_prompts(
     from pairtune.encoders.prompts import choose_prompts, keep_prompts
     from pairtune.progress import say
 
+    refuse_broken(left_prompt=left, right_prompt=right)
     given: dict[Literal["left", "right"], str] = {"left": left or "", "right": right or ""}
     prompts = choose_prompts(model, {} if left is None and right is None else given, alike=alike)
     if prompts:
@@ -116,6 +118,18 @@ def stop(message: str) -> typer.Exit:
     # ends the process as if nobody had caught it; the next exec of a string makes Python forget it.
     exec("")
     return typer.Exit(130)
+
+
+def show(text: str) -> None:
+    """Print what holds texts of the user's data, which must not steer the terminal."""
+    print(printable(text))
+
+
+def refuse_broken(**texts: str | None) -> None:
+    """Refuse a text of the command line that was not UTF-8: no encoder reads it."""
+    for name, text in texts.items():
+        if text is not None and any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise UserError(f"{name} {text!r} is not valid UTF-8: give it in that encoding")
 
 
 def print_scores(values: dict[str, float], as_json: bool) -> None:

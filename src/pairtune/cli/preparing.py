@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pairtune.cli.common import JsonFlag, LeftPrompt, RightPrompt, app, choose_task, say_notes, screen, settle_prompts
+from pairtune.cli.common import JsonFlag, LeftPrompt, RightPrompt, app, choose_task, say_notes, screen, settle_prompts, show
 from pairtune.cli.learning import make_choice
 from pairtune.cli.options import OwnData, takes_data
 
@@ -61,12 +61,12 @@ def inspect(
         print(json.dumps(summarize_data(found, seen, seconds)))
         return
     lines = [*describe_data(task, found), *describe_seen(seen, chosen), *describe_default(chosen, choice.reasons[1:], seconds)]
-    print(f"{format_lines(lines)}\n")
+    show(f"{format_lines(lines)}\n")
     title = f"{chosen.name}: {len(seen.pairs):,} pairs in batches of {chosen.stages[0].train.batch_size}"
     screen.print(table_of_orders(seen.orders, title))
     for name, one in seen.orders.items():
         if one.hardest:  # a plain order has no groups
-            print(f"\nhardest groups by {name}\n{describe_hardest(one, seen.pairs.left, seen.pairs.right)}")
+            show(f"\nhardest groups by {name}\n{describe_hardest(one, seen.pairs.left, seen.pairs.right)}")
 
 
 def estimate_seconds(task: Task, recipe: Recipe) -> float:

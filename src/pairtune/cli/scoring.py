@@ -17,9 +17,11 @@ from pairtune.cli.common import (
     app,
     choose_task,
     print_scores,
+    refuse_broken,
     say_notes,
     screen,
     settle_prompts,
+    show,
 )
 from pairtune.cli.options import OwnData, takes_data
 from pairtune.errors import UserError
@@ -146,6 +148,7 @@ def score(
 
     if file is None and not (left.strip() and right.strip()):
         raise UserError("nothing to score: give both --left TEXT and --right TEXT, or a file of pairs")
+    refuse_broken(left=left, right=right)
     lefts, rights = read_sides(file, left or None, right or None) if file else ([left], [right])
     from pairtune.encoders.embedding import score_pairs
 
@@ -172,17 +175,19 @@ def search(
     """Search a corpus for the texts nearest to a query. The index is kept beside the corpus."""
     from pairtune.data.own_tables import read_texts
 
+    refuse_broken(query=query)
     texts = read_texts(corpus, column)
     from pairtune.encoders.index import open_index  # after the texts: a mistake in them is said at once
 
     encoder = load(model, quick)
     index = open_index(encoder, texts, beside=corpus, prompts=settle_prompts(encoder, left_prompt, right_prompt))
     for text in [query] if query is not None else ask("search: "):
+        refuse_broken(query=text)
         matches = [{"score": round(value, 6), "text": found} for value, found in index.search(encoder, text, top)]
         if as_json:
             print(json.dumps({"query": text, "matches": matches}))
         else:
-            print("\n".join(f"{match['score']:.4f}  {match['text']}" for match in matches))
+            show("\n".join(f"{match['score']:.4f}  {match['text']}" for match in matches))
 
 
 def load(model: str, quick: bool) -> SentenceTransformer:

@@ -51,6 +51,8 @@ def serve(
     """Serve a local page and a JSON API to try a model: search, score two texts, score a list."""
     from pairtune.serve import serve as serve_model
 
+    if column is not None and corpus is None:
+        raise UserError(f"--column {column} is a column of --corpus, and there is none: give both or neither")
     serve_model(model, corpus=corpus, column=column, original=original, host=host, port=port, token=token)
 
 

@@ -236,6 +236,8 @@ def open_hub(name: str) -> Table:
     from pairtune.data.splits import hub_splits
 
     repository, _, config = name.removeprefix(HUB).partition(":")
+    if not repository.strip("/"):
+        raise UserError(f"{name}: name a dataset of the hub, such as {HUB}OWNER/NAME")
     how = "download the dataset elsewhere, write it with save_to_disk, and give the folder"
     return _of_splits(Path(repository), hub_splits(repository, config or None, how))
 

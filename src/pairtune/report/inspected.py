@@ -12,7 +12,8 @@ from pairtune.data.inspection import Findings
 from pairtune.data.pairs import Task
 from pairtune.data.profile import describe, profile
 from pairtune.ordering.hardness import Inspection
-from pairtune.report.summary import describe_loss, describe_order, describe_schedule, describe_time
+from pairtune.progress import describe_time
+from pairtune.report.summary import describe_loss, describe_order, describe_schedule
 from pairtune.runs.evidence import shorten
 from pairtune.runs.recipe import Recipe
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
 from rich.table import Table
 
 from pairtune.errors import UserError
+from pairtune.progress import describe_time
 from pairtune.runs.evidence import EVIDENCE, Evidence, read_evidence
 from pairtune.runs.folder import RunFolder
 from pairtune.runs.record import Run, dotted, kept_run, mean_and_spread
@@ -31,7 +31,7 @@ def read_runs(paths: Sequence[Path]) -> list[Shown]:
     """The finished runs in these folders: of one seed, or of a recipe with its seed-* folders."""
     folders = list(dict.fromkeys(folder for path in paths for folder in find_folders(path)))
     labels = name_runs(folders)
-    return [Shown(labels[folder], folder, read_record(folder), read_evidence(folder / EVIDENCE)) for folder in folders]
+    return [Shown(labels[folder], folder, RunFolder(folder).record(), read_evidence(folder / EVIDENCE)) for folder in folders]
 
 
 def find_folders(path: Path) -> list[Path]:
@@ -46,16 +46,6 @@ def find_folders(path: Path) -> list[Path]:
     if not finished:
         raise UserError(f"{path} is not the folder of a run: give one that `pairtune train` made, such as runs/demo")
     return finished
-
-
-def read_record(folder: Path) -> Run:
-    """The record of a finished run."""
-    try:
-        return RunFolder(folder).record()
-    except ValidationError as problem:
-        raise UserError(
-            f"{folder / 'record.json'} is not a record of a run ({problem.error_count()} problems): train again"
-        ) from problem
 
 
 def name_runs(folders: Sequence[Path]) -> dict[Path, str]:
@@ -211,18 +201,6 @@ def describe_schedule(train: dict[str, Any]) -> str:
     """Epochs, batch and rate in words."""
     limit = f", at most {train['pairs']:,} pairs" if train["pairs"] else ""
     return f"{train['epochs']} epochs, batches of {train['batch_size']}, learning rate {train['learning_rate']:g}{limit}"
-
-
-def describe_time(seconds: float) -> str:
-    """Seconds as a person says them.
-
-    >>> describe_time(75), describe_time(4000)
-    ('1 min 15 s', '1 h 6 min')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes >= 60:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def describe_versions(run: Run) -> str:

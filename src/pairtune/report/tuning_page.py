@@ -13,9 +13,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from pairtune import __version__
+from pairtune.progress import describe_time
 from pairtune.report.page import TEMPLATES, Plot, packed_plotly
 from pairtune.report.plots import BLUE, ORANGE, plain_figure
-from pairtune.report.summary import describe_time
 from pairtune.runs.folder import write_whole
 from pairtune.tune.space import describe_changes
 from pairtune.tune.tried import Tried, Tuning, compare, read_tuning

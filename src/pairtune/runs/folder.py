@@ -39,8 +39,11 @@ class RunFolder:
         """
         if resume and overwrite:
             raise UserError("--resume keeps what is there, --overwrite loses it: give one of the two")
+        if any("\ud800" <= letter <= "\udfff" for letter in str(self.path)):  # tokenizers and safetensors cannot write there
+            raise UserError(f"{str(self.path)!r} is not valid UTF-8: give another --out")
         if not self.begun:
-            if self.path.is_dir() and any(path.name != LOCK for path in self.path.iterdir()):
+            ours = (LOCK, "recipe.json.part")  # all that a process leaves which died when it began
+            if self.path.is_dir() and any(path.name not in ours for path in self.path.iterdir()):
                 raise UserError(f"{self.path} is not empty and was not made by pairtune: give another --out")
         elif not overwrite:
             self._check_same(asked)
@@ -76,10 +79,11 @@ class RunFolder:
 
     def _empty(self) -> None:
         """Lose what is there, but for the lock that we hold."""
-        (self.path / "record.json").unlink(missing_ok=True)  # first: what is half gone is not finished
-        for path in self.path.iterdir():
+        for name in ("record.json", "record.json.pending"):  # first: what is half gone is not finished
+            (self.path / name).unlink(missing_ok=True)
+        for path in list(self.path.iterdir()):
             if path.is_dir():
-                shutil.rmtree(path)
+                drop_folder(path)
             elif path.name not in (LOCK, "recipe.json"):
                 path.unlink()
 
@@ -89,7 +93,7 @@ class RunFolder:
         )
 
     def _check_same(self, asked: dict[str, Any]) -> None:
-        found = json.loads((self.path / "recipe.json").read_text())
+        found = self._asked_before()
         with suppress(ValueError):  # of a version that had fewer settings: the others are at their defaults
             found["recipe"] = Recipe.model_validate(found["recipe"]).model_dump(mode="json", exclude={"seeds"})
         for key in ("data", "files", "encoder"):  # of a version that did not write it down
@@ -102,6 +106,19 @@ class RunFolder:
         if found != asked:
             changed = ", ".join(_differences(found, asked))
             raise UserError(f"{self.path} holds a run with other settings ({changed}): give another --out, or --overwrite")
+
+    def _asked_before(self) -> dict[str, Any]:
+        """What `ask_for` said of the run that is here."""
+        try:
+            found = json.loads((self.path / "recipe.json").read_text(encoding="utf-8"))
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or not all(isinstance(found.get(key, {}), dict) for key in ("recipe", "files")):
+            raise self._damaged(self.path / "recipe.json")
+        return {"seed": None, "recipe": {}, **found}
+
+    def _damaged(self, path: Path) -> UserError:
+        return UserError(f"{path} is damaged or was not made by pairtune: --overwrite starts again, or give another --out")
 
     @property
     def finished(self) -> bool:
@@ -119,7 +136,13 @@ class RunFolder:
 
     def record(self) -> Run:
         """The record of a finished run."""
-        return Run.model_validate_json((self.path / "record.json").read_text())
+        return self._read_run(self.path / "record.json")
+
+    def _read_run(self, path: Path) -> Run:
+        try:
+            return Run.model_validate_json(path.read_bytes())
+        except ValueError as problem:
+            raise self._damaged(path) from problem
 
     def remember(self, name: str, compute: Callable[[], Any]) -> Any:
         """A value that a resumed run need not compute again."""
@@ -142,7 +165,7 @@ class RunFolder:
     def publish(self, results: Path) -> Run:
         """Tell of a run that is done: in `results` once, whatever happens on the way."""
         assert self.pending is not None
-        run = Run.model_validate_json(self.pending.read_text(encoding="utf-8"))
+        run = self._read_run(self.pending)
         append_record(results, run)
         self.pending.replace(self.path / "record.json")
         self.drop_checkpoints()
@@ -150,7 +173,7 @@ class RunFolder:
 
     def drop_checkpoints(self) -> None:
         """They serve a resume, and a finished run needs none; a process that was killed may have left them."""
-        shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
+        drop_folder(self.path / "checkpoints")
 
 
 def ask_for(recipe: Recipe, seed: int, data: str) -> dict[str, Any]:
@@ -202,6 +225,15 @@ def write_whole(path: Path, text: str) -> None:
     aside.replace(path)
 
 
+def drop_folder(folder: Path) -> None:
+    """Delete a folder, if it is there: a process that dies meanwhile leaves all of it under this name, or nothing."""
+    gone = folder.with_name(f".{folder.name}.gone")
+    shutil.rmtree(gone, ignore_errors=True)
+    if folder.exists():
+        folder.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
+
+
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """A folder to write into, which takes this name when all is written: what is under the name is complete."""
@@ -209,7 +241,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     shutil.rmtree(aside, ignore_errors=True)
     try:
         yield aside
-        shutil.rmtree(folder, ignore_errors=True)
+        drop_folder(folder)
         aside.rename(folder)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

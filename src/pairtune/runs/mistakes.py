@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 HINTS = {
+    "train.epochs": "an epoch is a pass over all pairs: give a whole number from 1 to 10,000 (1 to 10 are usual)",
     "loss.temperature": "the softmax divides by it: give a value above 0 (0.05 is usual)",
     "loss.mix": "μ weighs the two losses: give a value from 0 (pointwise only) to 1 (BSC only)",
     "ignore": r"write a list of regular expressions, such as ['https?://\S+']",

@@ -17,11 +17,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from pairtune.progress import LOG_EVERY_SECONDS, QUIET_SECONDS, say
+from pairtune.progress import LOG_EVERY_SECONDS, QUIET_SECONDS, describe_time, say
 from pairtune.runs.record import dev_scores, read_history
 from pairtune.sbert.checkpoints import checkpoint_folder
 
 CLOCK = "clock.json"
+TRIAL_STEPS = 10  # how long the rest takes is told from these
+LONG_SECONDS = 3600.0
 
 
 class Clock(TrainerCallback):
@@ -112,6 +114,8 @@ class Progress(TrainerCallback):
         """Where we are."""
         if not state.is_world_process_zero:
             return
+        if state.global_step == self._first_step + TRIAL_STEPS:
+            self._warn(args, state)
         line = self._describe(args, state)
         if self._bar is not None:
             self._bar.update(self._task, completed=state.global_step, description=line)
@@ -129,13 +133,23 @@ class Progress(TrainerCallback):
             self._bar.stop()
             self._bar = None
 
-    def _describe(self, args: TrainingArguments, state: TrainerState) -> str:
+    def _seconds_left(self, state: TrainerState) -> float:
         steps = state.global_step - self._first_step
-        left = (self.clock.seconds - self._first_second) / max(steps, 1) * (state.max_steps - state.global_step)
+        return (self.clock.seconds - self._first_second) / max(steps, 1) * (state.max_steps - state.global_step)
+
+    def _warn(self, args: TrainingArguments, state: TrainerState) -> None:
+        """Say at once what will take long, without its evaluations: the user may have meant less."""
+        if (left := self._seconds_left(state)) >= LONG_SECONDS:
+            self._say(
+                f"{self.title}: {args.num_train_epochs:,.0f} epochs, {state.max_steps:,} steps, will take about "
+                f"{describe_time(left)}: Ctrl-C stops it and --resume goes on; fewer train.epochs take less"
+            )
+
+    def _describe(self, args: TrainingArguments, state: TrainerState) -> str:
         epoch = min(int(state.epoch or 0) + 1, int(args.num_train_epochs))
         return (
             f"{self.title}: epoch {epoch}/{args.num_train_epochs:.0f}  {_show_loss(self.loss)}  "
-            f"{self.clock.pairs_per_second:.0f} pairs/s  {left // 60:.0f}:{left % 60:02.0f} left"
+            f"{self.clock.pairs_per_second:.0f} pairs/s  {describe_time(self._seconds_left(state))} left"
         )
 
     def _say(self, line: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -89,7 +90,7 @@ def check_limits(minutes: float | None, most_trainings: int | None, jobs: int) -
     if minutes is None and most_trainings is None:
         raise UserError("a search without a limit would not end: give minutes, or a number of trainings")
     for what, given in {"minutes": minutes, "trainings": most_trainings, "jobs": jobs}.items():
-        if given is not None and given <= 0:
+        if given is not None and not 0 < given < math.inf:  # nan is neither
             raise UserError(f"{what} is {given:g}: give a number above 0")
 
 

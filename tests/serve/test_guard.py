@@ -1,0 +1,187 @@
+"""Who may ask, how much, how many at once: the guard around the app, called as a server calls it, without one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from pairtune.serve import requests as limits
+from pairtune.serve.requests import Guard
+
+HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+def call(guard, headers=(), path="/api/score", parts=(b"{}",), kind="http"):
+    """Status, headers and JSON of the answer; what comes of a body arrives in these parts, then nothing more."""
+    sent, coming = [], [{"type": "http.request", "body": part, "more_body": True} for part in parts]
+    if coming:
+        coming[-1]["more_body"] = False
+
+    async def receive():
+        return coming.pop(0) if coming else await asyncio.Event().wait()
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": kind, "path": path, "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers]}
+    asyncio.run(guard(scope, receive, send))
+    start, *rest = sent
+    return start["status"], dict(start["headers"]), json.loads(b"".join(message["body"] for message in rest))
+
+
+async def tell(scope, receive, send):
+    """An app that answers with what it has read."""
+    message = await receive() if scope["path"].startswith("/api") else {"body": b""}
+    body = json.dumps({"read": len(message["body"]), "more": message.get("more_body")}).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.mark.parametrize(
+    ("host", "welcome"),
+    [
+        ("localhost", True),
+        ("LocalHost:8000", True),
+        ("127.0.0.1:80", True),
+        ("[::1]", True),
+        ("[::1]:8000", True),
+        ("evil-localhost", False),
+        ("localhost.evil.example:8000", False),
+        ("localhost:evil", False),
+        ("localhost:", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_only_the_names_of_this_machine_are_answered_and_only_whole_ones(host, welcome):
+    headers = [] if host is None else [("Host", host)]
+    status, _, answer = call(Guard(tell, hosts=HOSTS), headers)
+    assert status == (200 if welcome else 421)
+    if not welcome:
+        assert answer["given"] == f"Host: {host or ''}" and answer["expected"] == "127.0.0.1 or [::1] or localhost"
+
+
+def test_without_names_any_host_is_answered_and_a_long_one_is_not_said_back():
+    assert call(Guard(tell), [("host", "example.org")])[0] == 200
+    assert len(call(Guard(tell, hosts=HOSTS), [("host", "x" * 5000)])[2]["given"]) == len("Host: ") + 200
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [("Bearer secret-token", 200), ("Bearer secret-toke", 401), ("bearer secret-token", 401), ("secret-token", 401), (None, 401)],
+)
+def test_the_api_asks_for_the_token_and_pages_do_not(given, status):
+    guard = Guard(tell, token="secret-token")
+    headers = [] if given is None else [("AUTHORIZATION", given)]
+    found, sent, answer = call(guard, headers)
+    assert found == status and call(guard, headers, path="/docs")[0] == 200
+    if status == 401:
+        assert sent[b"www-authenticate"] == b"Bearer" and sent[b"connection"] == b"close"
+        assert answer["given"] == ("no token" if given is None else "another token")
+
+
+def test_a_body_is_given_to_the_app_whole_up_to_the_limit_and_not_a_byte_more():
+    half = b"x" * (limits.MOST_BYTES // 2)
+    assert call(Guard(tell), parts=(half, half))[2] == {"read": limits.MOST_BYTES, "more": False}
+    status, _, answer = call(Guard(tell), parts=(half, half, b"x"))
+    assert (status, answer["given"], answer["expected"]) == (413, "1,048,577 bytes or more", "at most 1,048,576 bytes")
+
+
+def test_a_body_that_never_ends_is_read_no_further_than_a_limit():
+    endless = (b"x" * (1 << 20),) * 40
+    status, _, answer = call(Guard(tell), parts=endless)
+    assert status == 413 and answer["given"] == f"{limits.DRAIN_BYTES + (1 << 20):,} bytes or more"
+
+
+def test_a_length_that_is_far_too_large_is_refused_before_anything_is_read():
+    status, _, answer = call(Guard(tell), [("content-length", "99999999999")], parts=())
+    assert status == 413 and answer["given"] == "99,999,999,999 bytes or more"
+    assert call(Guard(tell), [("content-length", "many")])[0] == 200  # what it is said to be does not matter
+    assert call(Guard(tell), [("content-length", str(limits.DRAIN_BYTES))])[2]["read"] == 2
+
+
+@pytest.mark.parametrize("path", ["/api/score", "/docs"])
+def test_two_lengths_are_refused_on_every_path(path):
+    both = [("Content-Length", "4"), ("Transfer-Encoding", "chunked")]
+    status, sent, answer = call(Guard(tell), both, path)
+    assert status == 400 and "two lengths" in answer["error"] and sent[b"connection"] == b"close"
+    assert int(sent[b"content-length"]) == len(json.dumps(answer))
+    assert all(call(Guard(tell), [one], path)[0] == 200 for one in both)
+
+
+def test_no_more_than_so_many_wait_and_those_that_are_done_make_room(monkeypatch):
+    monkeypatch.setattr(limits, "MOST_WAITING", 2)
+    guard = Guard(tell)
+    for waiting, status in ((1, 200), (2, 503)):
+        guard.waiting = waiting
+        found, sent, answer = call(guard)
+        assert found == status and guard.waiting == waiting
+    assert sent[b"retry-after"] == b"1" and answer["given"] == "2 requests are waiting already"
+    assert call(guard, path="/docs")[0] == 200
+
+
+def test_what_an_app_raises_still_makes_room():
+    async def fail(*_):
+        raise RuntimeError("of the app")
+
+    guard = Guard(fail)
+    with pytest.raises(RuntimeError, match="of the app"):
+        call(guard)
+    assert guard.waiting == 0
+
+
+def test_a_body_that_does_not_come_and_an_answer_that_does_not_are_let_go(monkeypatch):
+    async def never(*_):
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(limits, "BODY_SECONDS", 0.01)
+        status, _, answer = call(Guard(tell), parts=())
+    assert (status, answer["given"], answer["expected"]) == (408, "0 bytes", "all of it")
+    monkeypatch.setattr(limits, "ANSWER_SECONDS", 0.01)
+    status, _, answer = call(Guard(never))
+    assert status == 503 and answer["expected"] == "fewer or shorter texts"
+
+
+def test_an_answer_that_is_never_read_ends_its_connection_and_is_not_answered_twice(monkeypatch):
+    async def half(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(limits, "ANSWER_SECONDS", 0.01)
+    with pytest.raises(TimeoutError):
+        call(Guard(half))
+
+
+def test_an_app_that_listens_on_hears_what_comes_after_the_body():
+    heard = []
+
+    async def listen(scope, receive, send):
+        heard.extend([await receive(), await receive()])
+        await tell({"path": "/"}, receive, send)
+
+    async def run():
+        coming = [{"type": "http.request", "body": b"{}"}, {"type": "http.disconnect"}]
+
+        async def receive():
+            return coming.pop(0)
+
+        async def send(message):
+            pass
+
+        await Guard(listen)({"type": "http", "path": "/api/score", "headers": []}, receive, send)
+
+    asyncio.run(run())
+    assert heard == [{"type": "http.request", "body": b"{}", "more_body": False}, {"type": "http.disconnect"}]
+
+
+def test_what_is_no_request_is_passed_on():
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append((scope["type"], receive, send))
+
+    asyncio.run(Guard(app, hosts=HOSTS)({"type": "lifespan"}, "receive", "send"))
+    assert seen == [("lifespan", "receive", "send")]
