@@ -159,7 +159,7 @@ def test_a_good_file_is_read(ending):
     [
         ("arrow", tables()["arrow"].replace(b"left", b"l\xe5ft"), "not a readable Arrow file"),
         ("plain.parquet", tables()["plain.parquet"].replace(b"positive", b"p\xe5sitive"), "not a readable Parquet file"),
-        ("csv", b"\xff\xfeleft,right", "marked as UTF-16, but it is not"),
+        ("csv", b"\xff\xfeleft,right\n", "marked as UTF-16, but it is not"),
         ("jsonl", b'{"left": ' + b"[" * 100_000, "line 1: nested too deeply"),
         ("jsonl", b'{"left": ' + b"1" * 5000 + b"}", "a number of thousands of digits"),
     ],
