@@ -74,6 +74,8 @@ PAPER = (  # what only the paper, or its released code, asks for
     "train.epsilon",
     "train.bias_correction",
     "train.negatives",
+    "train.mined",
+    "train.mined_margin",
     "train.dropout",
     "train.labels",
     "train.candidates",

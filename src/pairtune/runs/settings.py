@@ -48,6 +48,8 @@ READERS: dict[str, Reader] = {
     "order.shingle": Reader.when("order.by", "words", "neighbors"),
     "order.clusters": Reader.when("order.by", "clusters"),
     "order.encode": VECTORS,
+    "train.mined": Reader.when("train.negatives", "mined"),
+    "train.mined_margin": Reader.when("train.negatives", "mined"),
 }
 
 

@@ -145,6 +145,15 @@ class HardBatches(TrainerCallback):
         """Leave the model as it was."""
         self.undo()
 
+    def vectors_of_epoch(self) -> dict[str, np.ndarray] | None:
+        """The vector of each text of the ordered side, where they were encoded for the epoch that begins."""
+        fresh = self._sampler is not None and self._sampler.settings.encode == "each-epoch" and not self._sampler.as_it_came
+        restored = self._restored is not None and self._restored[0] == self._epoch
+        if self._sampler is None or self._encoded is None or not fresh or restored:
+            return None
+        vectors = self._encoded.vectors.cpu().numpy()
+        return {str(text): vector for text, vector in zip(self._sampler.side.texts, vectors, strict=True)}
+
     @property
     def _sampler(self) -> OrderedBatchSampler | None:
         """The sampler whose order depends on the model, if there is one."""

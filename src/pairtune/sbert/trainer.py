@@ -32,6 +32,7 @@ from pairtune.sbert.checkpoints import Seal
 from pairtune.sbert.evaluator import PairEvaluator
 from pairtune.sbert.hard_batches import HardBatches
 from pairtune.sbert.losses import build_loss
+from pairtune.sbert.mined import MinedNegatives
 from pairtune.sbert.raw import raw_embeddings
 from pairtune.sbert.temperature import temperature_callbacks
 
@@ -157,6 +158,10 @@ def make_trainer(
     model.model_card_data.widget = [example]  # or the host looks for some, noisily
     loss = build_loss(model, stage.loss, texts=lambda: texts_of(dataset), fast=stage.train.fast)
     own = temperature_callbacks(loss)
+    mined = None
+    if stage.train.negatives == "mined":
+        mined = MinedNegatives(dataset, stage, batches, corpus=task.train.corpus or (), seed=seed)
+        own.append(mined)
     if stage.train.dropout == "first-epoch":
         own.append(StopDropout())
     if select == "best" and not checkpoints:
@@ -175,6 +180,8 @@ def make_trainer(
         data_collator=packing_collator(model, dataset, stage, arguments),  # type: ignore[arg-type]  # the host only calls it
     )
     trainer.bias_correction = stage.train.bias_correction
+    if mined is not None:
+        trainer.data_collator = mined.filling(trainer.data_collator)  # type: ignore[assignment]  # the host only calls it
     keep_logs(trainer, folder.parents[1] / "logs" / folder.name)
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
