@@ -1,4 +1,4 @@
-"""What is done with data before training: inspect, mine, shuffle, prepare."""
+"""What is done with data before training: inspect, mine, review, shuffle, prepare."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import typer
 from pairtune.cli.common import JsonFlag, LeftPrompt, RightPrompt, app, choose_task, say_notes, screen, settle_prompts
 from pairtune.cli.learning import make_choice
 from pairtune.cli.options import OwnData, takes_data
+from pairtune.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pairtune.data.mining import Mined, Ranker
-    from pairtune.data.pairs import Task
+    from pairtune.data.pairs import PairSet, Task
+    from pairtune.data.review import Suspect
     from pairtune.runs.recipe import Recipe
 
 
@@ -139,12 +141,64 @@ def columns_of(found: Mined) -> dict[str, Any]:
 def _load_cross_encoder(name: str) -> Any:
     from sentence_transformers import CrossEncoder
 
-    from pairtune.errors import UserError
-
     try:
         return CrossEncoder(name)
     except (OSError, ValueError, KeyError) as problem:
         raise UserError(f"cross-encoder {name!r} could not be loaded ({str(problem).splitlines()[0]})") from problem
+
+
+@app.command()
+@takes_data
+def review(
+    table: Annotated[Path, typer.Argument(help="The table of doubtful pairs (.csv): written, or with --out read back.")],
+    model: Annotated[str, typer.Option(help="Encoder that doubts: alias, folder or hub name; a tuned one sees more.")] = "minilm",
+    out: Annotated[
+        Path | None, typer.Option(help="Read the table back, and write the corrected pairs here: .csv, .tsv, .jsonl or .parquet.")
+    ] = None,
+    most: Annotated[int, typer.Option(help="At most this many pairs of each sort.", min=1)] = 100,
+    own: OwnData = OwnData(),  # noqa: B008
+    as_json: JsonFlag = False,
+) -> None:
+    """List pairs that look mislabelled, for you to correct in a table; with --out, apply your corrections."""
+    from pairtune.data.formats import write_table
+    from pairtune.data.review import REMOVE, apply_review, columns_to_review, whole_task
+
+    found = own.read_whole()
+    say_notes(found)
+    task = choose_task(None, found)
+    pairs, splits = whole_task(task)
+    if out is not None:
+        done = apply_review(pairs, splits, table)
+        write_table(out, done.columns)
+        figures = {"pairs": len(done.columns["left"]), "corrected": done.corrected, "removed": done.removed, "added": done.added}
+        print(json.dumps({**figures, "out": str(out)}) if as_json else describe_review(figures, out))
+        return
+    if table.exists():
+        raise UserError(f"{table} is there already, and may hold your answers: --out FILE applies it; or give another name")
+    columns = columns_to_review(suspect_pairs(task, pairs, model, most))
+    write_table(table, columns)
+    count = len(columns["left"])
+    text = f"{table}: {count:,} pairs to look at. Fill in the column correct (a label, or {REMOVE}), then give --out FILE"
+    print(json.dumps({"suspects": count, "out": str(table)}) if as_json else text)
+
+
+def describe_review(figures: dict[str, int], out: Path) -> str:
+    """What a review has changed, in a line."""
+    changes = ", ".join(f"{figures[name]:,} {name}" for name in ("corrected", "removed", "added"))
+    return f"{out}: {figures['pairs']:,} pairs; {changes}"
+
+
+def suspect_pairs(task: Task, pairs: PairSet, model: str, most: int) -> list[Suspect]:
+    """The pairs that an encoder doubts."""
+    from pairtune.data.pairs import ALIKE, prompt_pairs
+    from pairtune.data.review import find_suspects
+    from pairtune.encoders.embedding import encode
+    from pairtune.encoders.loading import load_encoder
+
+    encoder = load_encoder(model)
+    texts = prompt_pairs(pairs, settle_prompts(encoder, alike=task.kind in ALIKE))
+    left, right = (encode(encoder, side, "encoding texts") for side in (texts.left, texts.right))
+    return find_suspects(pairs, left, right, graded=task.kind == "regression", most=most)
 
 
 @app.command()
