@@ -178,7 +178,7 @@ def _read_answer(text: str, low: float, high: float, where: Callable[[], str]) -
     if text in EXTREMES:
         return EXTREMES[text](low, high)
     try:
-        number = parse_label(text, where())
+        number = parse_label(text, where)
     except UserError:
         raise UserError(f"{where()}: correct is {text!r}, expected a label from {low:g} to {high:g}, or {REMOVE}") from None
     if not low <= number <= high:

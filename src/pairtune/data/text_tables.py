@@ -80,9 +80,11 @@ class Content:
 
 
 def open_csv(path: Path) -> Table:
-    """With a header, separated by commas, semicolons or TABs, quoted where need be."""
+    """With a header, separated by commas, semicolons, TABs or bars, quoted where need be."""
     content = Content.of(path)
-    delimiter = max((",", ";", "\t"), key=content.head.count)
+    if content.head.lower().startswith("sep="):
+        raise UserError(f"{path} line 1: {content.head.strip()!r} is a note for a spreadsheet program: delete the line")
+    delimiter = max((",", ";", "\t", "|"), key=content.head.count)
     said = () if delimiter == "," else (f"fields are separated by {'TABs' if delimiter == chr(9) else delimiter}",)
     if (quick := _cut_quickly(content, delimiter)) is not None:
         return _of_columns(path, quick, partial(_cut_csv, path, delimiter), said)
@@ -236,10 +238,20 @@ def open_json(path: Path) -> Table:
     if content.head.lstrip()[:1] == "{" and (quick := _read_jsonl_quickly(content)) is not None:
         return quick
     text, notes = content.text
-    if text.lstrip()[:1] != "[":
+    records = _parse_json(path, text) if text.lstrip()[:1] == "[" else _find_list(text)
+    if records is None:
         return _read_jsonl(path, text, notes)
-    records = _parse_json(path, text)
     return _by_key(path, records, range(1, len(records) + 1), "record", notes)
+
+
+def _find_list(text: str) -> list[Any] | None:
+    """The only list of objects in an object that fills a file: `{"version": 1, "data": [{…}, …]}`; None for other files."""
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    lists = [value for value in whole.values() if isinstance(value, list)] if isinstance(whole, dict) else []
+    return lists[0] if len(lists) == 1 and lists[0] and all(isinstance(one, dict) for one in lists[0]) else None
 
 
 def _read_jsonl(path: Path, text: str, notes: tuple[str, ...]) -> Table:
