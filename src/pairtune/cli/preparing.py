@@ -85,7 +85,9 @@ BM25 = "bm25"
 @app.command()
 @takes_data
 def mine(
-    model: Annotated[str, typer.Argument(help="What ranks the candidates: an encoder (alias, folder or hub name), or bm25.")],
+    model: Annotated[
+        str, typer.Argument(help="What ranks the candidates: an encoder (alias, folder or hub name), bm25, or a TREC run.")
+    ],
     out: Annotated[Path, typer.Argument(help="The table to write: .csv, .tsv, .jsonl or .parquet.")],
     count: Annotated[int, typer.Option(help="Negatives for each pair.", min=1)] = 3,
     skip: Annotated[int, typer.Option(help="Skip this many best candidates: they may be correct answers.", min=0)] = 0,
@@ -103,6 +105,7 @@ def mine(
     as_json: JsonFlag = False,
 ) -> None:
     """Find hard negatives for positive pairs, among their own right texts or in a corpus, and write them as columns."""
+    from pairtune.data.collections import is_collection, is_run
     from pairtune.data.formats import write_table
     from pairtune.data.mining import Wanted, mine_negatives, rank_by, rank_by_words, rescore_with
 
@@ -112,13 +115,16 @@ def mine(
     wanted = Wanted(count, skip, ranks, margin if margin >= 0 else None, absolute_margin, highest, lowest)
     rescore = rescore_with(_load_cross_encoder(cross_encoder)) if cross_encoder else None
     ranker: Callable[..., Ranker] = rank_by_words
-    if model != BM25:
+    if is_run(Path(model)):
+        ranker = rank_by_run(Path(model), chosen)
+    elif model != BM25:
         from pairtune.encoders.loading import load_encoder
 
         encoder = load_encoder(model)
         ranker = rank_by(encoder, settle_prompts(encoder, left_prompt, right_prompt))
-    corpus = chosen.test.corpus if own.corpus else None
-    found = mine_negatives(chosen.test, wanted, ranker, corpus=corpus, rescore=rescore)
+    corpus = chosen.test.corpus if own.corpus or is_collection(Path(chosen.source)) else None
+    pairs = chosen.train if is_collection(Path(chosen.source)) and len(chosen.train) else chosen.test
+    found = mine_negatives(pairs, wanted, ranker, corpus=corpus, rescore=rescore)
     write_table(out, columns_of(found))
     figures = {"pairs": len(found.pairs), "negatives": count, "short": found.short}
     if as_json:
@@ -126,6 +132,16 @@ def mine(
     else:
         short = f"; {found.short:,} pairs are left out, they have too few" if found.short else ""
         print(f"{out}: {len(found.pairs):,} pairs with {count} negatives each{short}")
+
+
+def rank_by_run(path: Path, task: Task) -> Callable[..., Ranker]:
+    """A ranker by what another system found in a collection."""
+    from pairtune.data.collections import Found, is_collection, read_run
+
+    if not is_collection(Path(task.source)):
+        raise UserError(f"{path} is a TREC run, which names texts by id: give the collection that it searched, --data FOLDER")
+    run = read_run(path)
+    return lambda queries, corpus: Found(run, Path(task.source), queries, corpus)
 
 
 def columns_of(found: Mined) -> dict[str, Any]:
