@@ -46,7 +46,9 @@ loss.kind = "mse"
 [[stages]]
 loss.kind = "bsc"
 train.learning_rate = 1e-5
-```"""
+```
+
+A recipe can train on several datasets at once. Each has its own `[[sources]]` heading: see [your own data](../own-data.md)."""
 
 USUAL = (  # what people change
     "encoder",
@@ -73,9 +75,6 @@ PAPER = (  # what only the paper, or its released code, asks for
     "order.shingle",
     "train.epsilon",
     "train.bias_correction",
-    "train.negatives",
-    "train.mined",
-    "train.mined_margin",
     "train.dropout",
     "train.labels",
     "train.candidates",
@@ -113,7 +112,7 @@ def list_settings() -> dict[str, FieldInfo]:
         f"{part}{'.' * bool(part)}{name}": field
         for part, model in parts.items()
         for name, field in model.model_fields.items()
-        if name != "stages"
+        if name not in ("stages", "sources")
     }
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pairtune.errors import UserError
+from pairtune.runs.sources import Source
 
 Normalization = Literal["l2", "l2-batch", "minmax-batch", "range-batch", "none"]
 Select = Literal["best", "last", "average"]
@@ -214,6 +215,11 @@ class Recipe(Settings):
         (),
         description="regular expressions; the tuned model does not see what they match, such as links",
     )
+    sources: tuple[Source, ...] = Field((), description="several datasets, each under its own `[[sources]]` heading")
+    share: Literal["size", "equal"] = Field(
+        "size", description="with sources: batches of each by its size, or equally many of each until one is used up"
+    )
+    mix_sources: bool = Field(False, description="with sources: a batch may have pairs of several")
     stages: tuple[Stage, ...] = (Stage(),)
 
     @property

@@ -58,6 +58,7 @@ class HardBatches(TrainerCallback):
         first: str = "ordered",
     ) -> None:
         self.settings = read_settings({name: value for name, value in locals().items() if name in OrderSettings.model_fields})
+        self.sources: dict[str, OrderSettings] = {}  # of several datasets, those that are ordered otherwise
         self.samplers: list[OrderedBatchSampler] = []
         self.kept: Kept | None = None
         self._encoded: dict[int, Encoded] = {}  # of each sampler in `_ordered`
@@ -73,7 +74,8 @@ class HardBatches(TrainerCallback):
             raise UserError(f"{self!r} makes batches in a trainer of sentence-transformers: set batch_sampler in its arguments")
         if self not in trainer.callback_handler.callbacks:
             trainer.add_callback(self)
-        return OrderedBatchSampler(dataset, settings=self.settings, **options)
+        name = dataset[0].get("dataset_name") if self.sources else None
+        return OrderedBatchSampler(dataset, settings=self.sources.get(str(name), self.settings), **options)
 
     def __repr__(self) -> str:
         changed = {name: value for name, value in self.settings if value != OrderSettings.model_fields[name].default}
