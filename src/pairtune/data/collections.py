@@ -13,8 +13,6 @@ from pairtune.data.formats import open_table
 from pairtune.data.pairs import PairSet, Task
 from pairtune.data.splits import distinct, split_by_key
 from pairtune.errors import UserError
-from pairtune.metrics import distinct_queries, find_hits, score_ranks
-from pairtune.metrics.measures import Answered, find_gains
 from pairtune.progress import track
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst")
@@ -158,6 +156,9 @@ def score_run(run: Run, pairs: PairSet, ids: Mapping[str, str], names: Sequence[
 
     ids: the corpus by id. Texts that are the same count once.
     """
+    from pairtune.metrics import distinct_queries, find_hits, score_ranks  # here: they take a second to import
+    from pairtune.metrics.measures import Answered, find_gains
+
     gold = pairs.gold()
     place = {text: at for at, text in enumerate(gold.corpus or ())}
     ranks: list[np.ndarray] = []

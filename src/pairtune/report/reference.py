@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 
 from pairtune.report.grid import Grid
 from pairtune.runs.recipe import TABLES, Recipe, Settings
+from pairtune.runs.sources import Source
 
 INTRO = """# Settings of a recipe
 
@@ -112,7 +113,7 @@ def list_settings() -> dict[str, FieldInfo]:
         f"{part}{'.' * bool(part)}{name}": field
         for part, model in parts.items()
         for name, field in model.model_fields.items()
-        if name not in ("stages", "sources")
+        if name != "stages"
     }
 
 
@@ -144,6 +145,8 @@ def describe_values(field: FieldInfo) -> str:
     if get_origin(kind) is dict:
         return f"a table of texts: {', '.join(f'`{word}`' for word in get_args(get_args(kind)[0]))}"
     inner = get_args(kind)[0] if get_args(kind) else kind
+    if inner is Source:
+        return f"tables with {', '.join(f'`{name}`' for name in Source.model_fields)}"
     words = {bool: "`true`, `false`", str: "a text", int: "a whole number", float: "a number"}[_plain(inner)]
     if get_origin(kind) is tuple:
         return words.replace("a whole number", "whole numbers").replace("a text", "texts")
