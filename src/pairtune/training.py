@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pairtune.data.datasets import load_task
-from pairtune.data.material import check_candidates, check_negatives, note_splits, training_dataset
+from pairtune.data.material import check_candidates, check_negatives, note_splits
 from pairtune.data.negatives import fill_dev
 from pairtune.data.pairs import ALIKE, Task, add_prompts
-from pairtune.data.sources import check_sources, read_sources, with_sources
+from pairtune.data.sources import check_sources, prompt_sources, read_sources, training_data
 from pairtune.data.splits import join_dev, rotate_dev
 from pairtune.errors import UserError
 from pairtune.progress import say
@@ -28,8 +28,6 @@ from pairtune.runs.settings import stage_of, unread_settings
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-    from pairtune.encoders.prompts import Prompts
 
 
 def run(
@@ -77,7 +75,7 @@ def run(
     if prompts:
         keep_prompts(model, prompts)
         say(f"{task.name}: {prompts}")
-    task = with_prompts(task, prompts, recipe, model)
+    task = prompt_sources(task, recipe, model) if task.sources else add_prompts(task, prompts)
     original = model.tokenizer
     tokenizer = ignoring(original, recipe.ignore) if recipe.ignore else original
     with folder.hold(), disk_in_words(out):  # not before all that can be refused has been
@@ -99,18 +97,6 @@ def run(
         write_evidence(folder, task, len(recipe.stages))
         folder.finish(record, results)
     return record
-
-
-def with_prompts(task: Task, prompts: Prompts, recipe: Recipe, model: SentenceTransformer) -> Task:
-    """The task with the prompts before its texts; of several sources, each with its own."""
-    from pairtune.encoders.prompts import choose_prompts
-
-    own = {source.name: source.prompts or recipe.prompts for source in recipe.sources}
-
-    def prompted(name: str, source: Task) -> Task:
-        return add_prompts(source, choose_prompts(model, own[name], alike=source.kind in ALIKE))
-
-    return with_sources(task, prompted) if task.sources else add_prompts(task, prompts)
 
 
 def refuse_borrowed_dev(recipe: Recipe) -> None:
@@ -248,16 +234,6 @@ def train_stage(
         save_whole(model, folder / "model")
         write_whole(done, json.dumps({**vars(trained), "epochs": [epoch.model_dump() for epoch in epochs]}))
     return trained
-
-
-def training_data(model: SentenceTransformer, task: Task, recipe: Recipe, stage: Stage, seed: int) -> Any:
-    """What a stage trains on: a dataset, or one for each source, by name."""
-    if not task.sources or recipe.mix_sources:
-        return training_dataset(model, task, stage, seed)
-    from datasets import DatasetDict
-
-    sources = {name: (source, stage_of(recipe, stage, name)) for name, source in task.sources.items()}
-    return DatasetDict({name: training_dataset(model, source, own, seed) for name, (source, own) in sources.items()})
 
 
 class Beginning:

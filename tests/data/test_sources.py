@@ -116,7 +116,7 @@ def test_the_plain_step_trains_on_them_too_with_the_prompts_of_each(tmp_path, ti
         columns[task.name] = task.train.left[0]
         return make(model, task, *rest)
 
-    monkeypatch.setattr("pairtune.training.training_dataset", note)
+    monkeypatch.setattr("pairtune.data.sources.training_dataset", note)
     prompted = sources(folder, faq={"prompts": {"left": "query: "}})
     record = run(recipe(tiny_encoder, folder, sources=prompted, train={"fast": False, "epochs": 1}), 1, out=tmp_path / "run")
     assert record.epochs[0].loss > 0

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pairtune.data.material import training_dataset
 from pairtune.data.own_tables import read_pairs
-from pairtune.data.pairs import MEAN, PairSet, Task
+from pairtune.data.pairs import ALIKE, MEAN, PairSet, Task, add_prompts
 from pairtune.errors import UserError
-from pairtune.runs.recipe import Recipe
+from pairtune.runs.recipe import Recipe, Stage
+from pairtune.runs.settings import stage_of
 from pairtune.runs.sources import Source
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 
 def read_sources(recipe: Recipe) -> Task:
@@ -54,12 +60,6 @@ def _join(parts: Sequence[PairSet]) -> PairSet:
     return PairSet.of(left, right, label, query=query, grade=grade)
 
 
-def with_sources(task: Task, change: Callable[[str, Task], Task]) -> Task:
-    """The task with each source changed; its notes are told anew."""
-    changed = join_tasks({name: change(name, source) for name, source in task.sources.items()})
-    return replace(changed, notes=task.notes)
-
-
 def check_sources(task: Task, recipe: Recipe) -> None:
     """Refuse settings that are about one dataset."""
     if not task.sources:
@@ -73,3 +73,25 @@ def check_sources(task: Task, recipe: Recipe) -> None:
         raise UserError(
             f"mix_sources puts pairs of all sources into a batch, and source {one.name} has a loss or order of its own"
         )
+
+
+def prompt_sources(task: Task, recipe: Recipe, model: SentenceTransformer) -> Task:
+    """The task with the prompts of each source, or the recipe's, before its texts."""
+    from pairtune.encoders.prompts import choose_prompts
+
+    own = {source.name: source.prompts or recipe.prompts for source in recipe.sources}
+    prompted = {
+        name: add_prompts(source, choose_prompts(model, own[name], alike=source.kind in ALIKE))
+        for name, source in task.sources.items()
+    }
+    return replace(join_tasks(prompted), notes=task.notes)
+
+
+def training_data(model: SentenceTransformer, task: Task, recipe: Recipe, stage: Stage, seed: int) -> Any:
+    """What a stage trains on: a dataset, or one for each source, by name."""
+    if not task.sources or recipe.mix_sources:
+        return training_dataset(model, task, stage, seed)
+    from datasets import DatasetDict
+
+    sources = {name: (source, stage_of(recipe, stage, name)) for name, source in task.sources.items()}
+    return DatasetDict({name: training_dataset(model, source, own, seed) for name, (source, own) in sources.items()})

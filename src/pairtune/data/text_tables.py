@@ -87,7 +87,7 @@ def open_csv(path: Path) -> Table:
     delimiter = max((",", ";", "\t", "|"), key=content.head.count)
     said = () if delimiter == "," else (f"fields are separated by {'TABs' if delimiter == chr(9) else delimiter}",)
     if (quick := _cut_quickly(content, delimiter)) is not None:
-        return _of_columns(path, quick, partial(_cut_csv, path, delimiter), said)
+        return _of_columns(path, quick, lambda text: cut_fields(path, text, delimiter, quoted=True), said)
     text, notes = content.text
     return by_header(path, *cut_fields(path, text, delimiter, quoted=True), (*notes, *said))
 
@@ -100,10 +100,6 @@ def open_tsv(path: Path) -> Table:
         return _of_columns(path, quick, partial(_cut_tsv, path))
     text, notes = content.text
     return by_header(path, *_cut_tsv(path, text), notes)
-
-
-def _cut_csv(path: Path, delimiter: str, text: str) -> tuple[list[list[str]], list[int]]:
-    return cut_fields(path, text, delimiter, quoted=True)
 
 
 def _cut_tsv(path: Path, text: str) -> tuple[list[list[str]], list[int]]:
