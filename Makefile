@@ -12,7 +12,7 @@ demo: setup  ## train the default encoder on the built-in task and show the diff
 	@$(BIN)/pairtune demo
 
 test: setup  ## the whole test suite
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 lab-test: setup  ## the tests of the lab, which reproduces the paper
 	$(BIN)/python -m pytest lab/tests

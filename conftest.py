@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -71,3 +71,32 @@ def small_task() -> Task:
 
     metrics = ("Spearman", "Pearson")
     return Task("small", "regression", small_pairs(48, 1), small_pairs(24, 2), small_pairs(24, 3), "Spearman", metrics)
+
+
+TOGETHER = {  # files whose tests share what is slow to make, by the name of their group: each group runs on one worker
+    "tests/tune/test_tuner.py": "searches",
+    "tests/test_resume.py": "stopped runs",
+    "tests/test_train.py": "trained runs",
+    "tests/report/test_report.py": "reported runs",
+    "tests/sbert/test_losses_ddp.py": "two processes",
+    "tests/sbert/test_sampler_ddp.py": "two processes",
+    "tests/serve/test_serve.py": "served models",
+    "tests/serve/test_serve_browser.py": "browser",
+    "tests/report/test_report_browser.py": "browser",
+    "tests/engines/test_engines_spark.py": "Spark",
+}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hands out the groups of TOGETHER first, the largest of them at the start, then all other tests one by one.
+
+    The marks of pytest-xdist 3.8 for this do nothing with pytest 9.2, which keeps a test's name elsewhere.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class GroupScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return TOGETHER.get(nodeid.partition("::")[0], nodeid)
+
+    return GroupScheduling(config, log)

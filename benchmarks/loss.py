@@ -73,7 +73,7 @@ def peers(given: argparse.Namespace, pairs: int, width: int) -> dict:
         found["inf_cl"] = inf_cl
     if pairs <= given.peers_up_to:
         eager = eager_loss(given.device)
-        found["plain path"] = lambda left, right: batch_softmax_loss(left, right, temperature=TAU, fast=False)
+        found["plain path"] = lambda left, right: batch_softmax_loss(left, right, temperature=TAU, fused=False)
         found |= {"eager": eager, "torch.compile": torch.compile(eager), **host_losses(given.device)}
     return found
 

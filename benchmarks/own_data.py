@@ -1,13 +1,16 @@
-"""pairtune's default, and `tune`, beside the stock losses of sentence-transformers on cases of a user's own data.
+"""pairtune's default, `tune` and candidates for the default beside stock losses of sentence-transformers, on a user's own data.
 
 python -m benchmarks.own_data [--case stsb --case cqa-b] [--encoder minilm] [--seeds 1,2] [--jobs 4] [--tune 40]
+python -m benchmarks.own_data --system default --system pearson --system CoSENTLoss
 
-Needs the datasets (PAIRTUNE_DATA). A run that is in lab/results/own is not made again; `python -m lab own` shows them all.
+Needs the datasets (PAIRTUNE_DATA). A run that is in lab/results/own is not made again; `python -m lab own` shows them all. What
+cannot be trained is said, and does not stop the others.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -15,9 +18,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from lab.own.candidates import CANDIDATES, recipe_of
 from lab.own.cases import CASES, load_case
-from lab.own.records import RESULTS, OwnRun, add_runs, read_runs
-from lab.own.stock import stock_losses, train_stock
+from lab.own.records import RESULTS, OwnRun, add_runs, read_own_runs
+from lab.own.stock import STOCK, stock_losses, train_stock
 
 from pairtune import Run, Task, UserError
 from pairtune.progress import say
@@ -28,7 +32,7 @@ DEFAULT, TUNED = "default", "tune"
 
 @dataclass(frozen=True)
 class Training:
-    """One of a case: the default, `tune` with so many trainings of folds, or a stock loss by its name."""
+    """One of a case: the default, `tune` with so many trainings of folds, a candidate or a stock loss by its name."""
 
     case: str
     name: str
@@ -45,6 +49,7 @@ def main(
     jobs: Annotated[int, typer.Option(help="Trainings at once.")] = 1,
     precision: Annotated[str, typer.Option(help="float32 or bf16.")] = "float32",
     tune: Annotated[int, typer.Option(help="Trainings of folds that `tune` may make; 0: leave it out.")] = 0,
+    system: Annotated[list[str] | None, typer.Option(help="default, stock, a stock loss or a candidate.")] = None,
     results: Annotated[Path, typer.Option(help="Folder of the records.")] = RESULTS,
 ) -> None:
     """Train what has no record yet, and append it."""
@@ -52,27 +57,54 @@ def main(
     if unknown:
         raise UserError(f"unknown case {', '.join(sorted(unknown))}; known: {', '.join(CASES)}")
     numbers = [int(seed) for seed in seeds.split(",")]
-    asked = [one for name in case or CASES for seed in numbers for one in trainings_of(name, encoder, seed, precision, tune)]
-    known = {(run.case, run.name, run.seed) for run in read_runs(encoder, results)}
+    wanted = [*(system or (DEFAULT, "stock")), *([TUNED] if tune else [])]
+    check_systems(wanted)
+    asked = [
+        Training(name, what, encoder, seed, precision, tune)
+        for seed in numbers
+        for name in case or CASES
+        for what in systems_of(name, wanted)
+    ]
+    known = {(run.case, run.name, run.seed) for run in read_own_runs(encoder, results)}
     missing = [one for one in asked if (one.case, one.name, one.seed) not in known]
     say(f"{len(missing)} of {len(asked)} trainings to make")
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for number, done in enumerate(as_completed([pool.submit(train_one, one) for one in missing]), start=1):
+        submitted = {pool.submit(train_one, one): one for one in missing}
+        for number, done in enumerate(as_completed(submitted), start=1):
+            one = submitted[done]
+            if problem := done.exception():
+                say(f"{number} of {len(missing)}: {one.case}, {one.name}, seed {one.seed} failed: {problem}")
+                continue
             run = done.result()
             add_runs([run], encoder, results)
             say(f"{number} of {len(missing)}: {run.case}, {run.name}, seed {run.seed}: {run.metric} {run.after['test']:.4f}")
 
 
-def trainings_of(case: str, encoder: str, seed: int, precision: str, tune: int) -> list[Training]:
-    """All trainings of a case with one seed."""
-    names = [DEFAULT, *([TUNED] if tune else []), *stock_losses(load_case(case))]
-    return [Training(case, name, encoder, seed, precision, tune) for name in names]
+def check_systems(names: Iterable[str]) -> None:
+    """Refuse names that mean nothing."""
+    known = {DEFAULT, TUNED, "stock", *STOCK, *CANDIDATES}
+    if unknown := sorted(set(names) - known):
+        raise UserError(f"unknown system {', '.join(unknown)}; known: {', '.join(sorted(known))}")
+
+
+def systems_of(case: str, names: Iterable[str]) -> list[str]:
+    """What is trained on a case: of the stock losses those that its labels allow, of the candidates those that fit its kind."""
+    task = load_case(case)
+    stock = stock_losses(task)
+    found = [one for name in names for one in (stock if name == "stock" else [name])]
+    fitting = [one for one in found if (one in stock if one in STOCK else one not in CANDIDATES or fits(one, task))]
+    return list(dict.fromkeys(fitting))
+
+
+def fits(candidate: str, task: Task) -> bool:
+    """Whether the loss has what it needs: labels, for all losses but batch softmax."""
+    return task.kind != "retrieval" or CANDIDATES[candidate]["loss.kind"] == "bsc"
 
 
 def train_one(asked: Training) -> OwnRun:
     """Train, and keep what the tables need."""
     task = load_case(asked.case)
-    own = asked.name in (DEFAULT, TUNED)
+    own = asked.name not in STOCK
     before, after, epochs, seconds = train_own(task, asked) if own else train_other(task, asked)
     return OwnRun(
         case=asked.case,
@@ -83,7 +115,7 @@ def train_one(asked: Training) -> OwnRun:
         system="pairtune" if own else "stock",
         name=asked.name,
         seed=asked.seed,
-        settings={},
+        settings=CANDIDATES.get(asked.name, {}),
         before=before,
         after=after,
         epochs=epochs,
@@ -95,12 +127,12 @@ Found = tuple[dict[str, float], dict[str, float], tuple[float, ...], float]
 
 
 def train_own(task: Task, asked: Training) -> Found:
-    """The default as `pairtune train --data` takes it, or what `pairtune tune` finds."""
+    """The default as `pairtune train --data` takes it, a candidate for it, or what `pairtune tune` finds."""
     from pairtune.training import run
     from pairtune.tune import tune
 
     settings = [f'encoder="{asked.encoder}"', f'train.precision="{asked.precision}"']
-    recipe = choose(task, settings).recipe
+    recipe = recipe_of(asked.name, settings) if asked.name in CANDIDATES else choose(task, settings).recipe
     with tempfile.TemporaryDirectory() as folder:
         if asked.name == TUNED:
             record: Run = tune(task, out=Path(folder) / "tune", start=recipe, most_trainings=asked.trainings).run

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import product
 
 from lab.changes import recipes_of_evidence
+from lab.comparators import recipes_of_comparators
 from lab.keys import read_data, settings_key
 from lab.paper import PRESETS, all_rows, open_rows, tables
 from lab.rows import read_row
 from lab.searches import searches
+from lab.variants import base_task
 from pairtune import Recipe, Run, UserError
 from pairtune.tune.worker import Job
 
@@ -25,10 +28,14 @@ def record_key(run: Run) -> str:
 
 
 def choose_recipes(what: str, preset: str = "paper", overrides: Sequence[str] = ()) -> list[Recipe]:
-    """The recipes of a table, of the open points, of the page of evidence, of the search for the best, of a task; or one row.
+    """The recipes of a table, of the open points, of comparators, of evidence, of the search for the best, of a task; or one row.
 
-    `all`: the tables and the open points.
+    `all`: the tables and the open points. `everything`: what the pages show, the most important first.
     """
+    if what == "everything":
+        return [recipe for group in choose_everything(overrides) for recipe in group]
+    if what.partition(":")[0] == "comparators":
+        return recipes_of_comparators(overrides, what.partition(":")[2])
     if what == "evidence":
         return recipes_of_evidence(overrides)
     if what == "best":
@@ -36,6 +43,15 @@ def choose_recipes(what: str, preset: str = "paper", overrides: Sequence[str] = 
     if what.startswith("best:") and what[5:] in searches():
         return [one.recipe(overrides) for one in searches()[what[5:]].candidates]
     return [read_row(name, overrides) for name in choose_rows(what, preset)]
+
+
+def choose_everything(overrides: Sequence[str] = ()) -> list[list[Recipe]]:
+    """What the pages show: the paper's rows, those of its code, the comparators, the evidence; what waits for labels last."""
+    compared = recipes_of_comparators(overrides)
+    silver = [recipe for recipe in compared if "+silver" in recipe.task]
+    others = [recipe for recipe in compared if recipe not in silver]
+    rows = [[read_row(name, overrides) for name in choose_rows("all", preset)] for preset in PRESETS]
+    return [*rows, others, recipes_of_evidence(overrides), silver]
 
 
 def choose_rows(what: str, preset: str = "paper") -> list[str]:
@@ -46,8 +62,8 @@ def choose_rows(what: str, preset: str = "paper") -> list[str]:
     groups = {**tables(), "open": open_rows(), "all": (*rows, *open_rows())}
     groups |= {task: tuple(name for name in (*rows, *open_rows()) if name.startswith(f"{task}/")) for task in searches()}
     if what not in groups and what not in (*rows, *open_rows(), *(f"{task}/best" for task in searches())):
-        known = ", ".join((*tables(), "open", "evidence", "best", "all", *searches()))
-        raise UserError(f"there is no table {what!r}; known: {known}, best:TASK, or a row of theirs")
+        known = ", ".join((*tables(), "open", "comparators", "evidence", "best", "all", "everything", *searches()))
+        raise UserError(f"there is no table {what!r}; known: {known}, best:TASK, comparators:TASK, or a row of theirs")
     names = [name for name in groups.get(what, [what]) if preset == "paper" or name in rows]
     if not names:
         raise UserError(f"{what} has no row in the preset {preset}: the code of the paper has settings for its tables alone")
@@ -61,10 +77,26 @@ def plan_jobs(recipes: Iterable[Recipe], encoder: str, seeds: Sequence[int]) -> 
     return sorted({job_key(job): job for job in reversed(jobs)}.values(), key=lambda job: -job.cost)
 
 
+FIRST_SEEDS = 3  # so many give an interval; the others make it narrower
+
+
+def plan_everything(groups: Sequence[Sequence[Recipe]], encoders: Sequence[str], seeds: Sequence[int]) -> list[Job]:
+    """All runs, none twice, the most important first: three seeds before the others, the paper's rows before the rest.
+
+    Those with all encoders, then all else with the first encoder, then with the next; in each part seed by seed.
+    """
+    found: dict[str, tuple[tuple[float, ...], Job]] = {}
+    for (number, recipes), (place, encoder), seed in product(enumerate(groups), enumerate(encoders), seeds):
+        for job in plan_jobs(recipes, encoder, [seed]):
+            key = seed not in sorted(seeds)[:FIRST_SEEDS], number > 0, place, number, seed, -job.cost
+            found.setdefault(job_key(job), (key, job))
+    return [job for _, job in sorted(found.values(), key=lambda entry: entry[0])]
+
+
 def cost_of(recipe: Recipe) -> float:
     """About how long a run takes, in seconds on one GPU."""
     costs = _costs()
-    size = costs["epochs"].get(recipe.task, 10.0)
+    size = costs["epochs"].get(base_task(recipe.task), 10.0)
     return sum(
         train.epochs
         * size

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from lab.agenda import record_key
-from lab.cosines import Labels, pair_worths, read_labels, read_pairs
+from lab.cosines import Labels, pair_worths, read_cosines, read_labels
 from lab.keys import settings_key
 from lab.queries import read_queries
 from lab.statistics import Difference, difference
-from lab.validity import Rule, problem_of
+from lab.validity import Exclusion, problem_of
+from lab.variants import base_task
 from pairtune import Recipe, Run
 from pairtune.runs.record import kept_run, read_records
 
@@ -32,7 +33,7 @@ class Sample:
         return len(self.runs)
 
     @property
-    def problem(self) -> Rule | None:
+    def problem(self) -> Exclusion | None:
         """Why its scores do not count; None where they do."""
         return problem_of(self.runs[0]) if self.runs else None
 
@@ -68,7 +69,7 @@ class Book:
 
     @cached_property
     def _pairs(self) -> dict[str, np.ndarray]:
-        return read_pairs(self.results)
+        return read_cosines(self.results)
 
     @cached_property
     def _labels(self) -> dict[str, Labels]:
@@ -91,8 +92,8 @@ class Book:
         """What each test query, or pair, of a run is worth in its main metric; None where the run did not leave that."""
         test = run.after.get("test", {})
         worths = self._queries.get(key)
-        if worths is None and key in self._pairs and run.task in self._labels:
-            worths = pair_worths(run.metric, self._pairs[key], self._labels[run.task], test.get("threshold"))
+        if worths is None and key in self._pairs and base_task(run.task) in self._labels:
+            worths = pair_worths(run.metric, self._pairs[key], self._labels[base_task(run.task)], test.get("threshold"))
         return None if worths is None else _centered(worths, test.get(run.metric))
 
 

@@ -11,7 +11,7 @@ from lab.keys import read_data
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Contrast:
     """The first row should score higher than the second, by more than a share of its score."""
 
     upper: str
@@ -29,7 +29,7 @@ class Claim:
     """text: what is claimed. rule, by_task, between, first, second: how it is judged, as claims.toml says."""
 
     text: str
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[Contrast, ...]
     rule: str
     by_task: bool = False
     between: tuple[float, float] | None = None
@@ -61,7 +61,7 @@ def _read_claim(entry: Mapping[str, Any]) -> Claim:
     return Claim(comparisons=comparisons, between=tuple(told.pop("between", ())) or None, **told)
 
 
-def read_comparisons(line: str, share: float = 0.0) -> Iterator[Comparison]:
+def read_comparisons(line: str, share: float = 0.0) -> Iterator[Contrast]:
     """Those of a line.
 
     >>> [one.lower for one in read_comparisons("stsb/bsc > mse combo")]
@@ -69,4 +69,4 @@ def read_comparisons(line: str, share: float = 0.0) -> Iterator[Comparison]:
     """
     upper, _, others = line.partition(" > ")
     for other in others.split():
-        yield Comparison(upper, f"{upper.partition('/')[0]}/{other}", share)
+        yield Contrast(upper, f"{upper.partition('/')[0]}/{other}", share)

@@ -29,9 +29,14 @@ Preset = Annotated[str, typer.Option(help="Settings of the paper's text (paper) 
 def reproduce(
     table: Annotated[
         str,
-        typer.Argument(metavar="TABLE", help="1 to 5, discussion, open, evidence, best (best:TASK), all, a task, or a row."),
+        typer.Argument(
+            metavar="TABLE",
+            help="1 to 5, discussion, open, comparators, evidence, best (best:TASK), all, a task, a row; everything.",
+        ),
     ],
-    model: Annotated[str, typer.Option(help="Encoder: minilm, mpnet, a folder, or a name on the hub.")] = "minilm",
+    model: Annotated[
+        str, typer.Option(help="Encoder: minilm, mpnet, a folder, or a name on the hub; for everything several, with commas.")
+    ] = "minilm",
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "1,2,3,4,5",
     jobs: Annotated[int, typer.Option(help="Runs at once; 0: one for every two cores.")] = 0,
     preset: Preset = "paper",
@@ -42,30 +47,58 @@ def reproduce(
     checkpoints: Annotated[
         bool, typer.Option(help="After each epoch, so that a stopped run goes on from there; without, less is written.")
     ] = True,
+    minutes: Annotated[float, typer.Option(help="Stop after so many minutes; 0: when all is done.", min=0)] = 0.0,
     only_list: Annotated[
         bool, typer.Option("--list", help="Print the runs that have no record with test scores yet, and stop.")
     ] = False,
 ) -> None:
     """Train every row of a table with every seed, many at once. What has a record with test scores is not trained again."""
-    from lab.agenda import choose_recipes, plan_jobs
+    from lab.agenda import choose_everything, choose_recipes, plan_everything, plan_jobs
     from lab.running import missing_jobs
     from lab.running import reproduce as train_missing
 
     share_cores()
-    asked = plan_jobs(choose_recipes(table, preset, settings or ()), model, parse_seeds(seeds))
+    if table == "everything":
+        asked = plan_everything(choose_everything(settings or ()), model.split(","), parse_seeds(seeds))
+    else:
+        asked = plan_jobs(choose_recipes(table, preset, settings or ()), model, parse_seeds(seeds))
     if only_list:
         print("\n".join(map(str, missing_jobs(asked, results))))
         return
     workers = jobs if jobs > 0 else max(1, (os.cpu_count() or 1) // 2)
     try:
         problems = train_missing(
-            asked, workers=workers, out=out, results=results, keep_models=keep_models, checkpoints=checkpoints
+            asked,
+            workers=workers,
+            out=out,
+            results=results,
+            keep_models=keep_models,
+            checkpoints=checkpoints,
+            minutes=minutes,
         )
     except KeyboardInterrupt:
         raise stop("stopped; what is recorded stays, and the same command goes on") from None
-    print(f"{len(asked) - len(problems)} of {len(asked)} runs are in {results}")
+    left = missing_jobs(asked, results)
+    print(f"{len(asked) - len(left)} of {len(asked)} runs are in {results}")
     if problems:
         raise UserError("\n".join(["these runs failed:", *(f"{job}: {problem}" for job, problem in problems.items())]))
+
+
+@app.command()
+def augment(
+    model: Annotated[str, typer.Option(help="Encoder that the cross-encoder starts from.")] = "mpnet",
+    seeds: Annotated[str, typer.Option(help="Seeds; the pairs are labelled by the last one.")] = "1",
+    tasks: Annotated[str, typer.Option(help="Tasks, separated by commas.", show_default="all but pfcc-s")] = "",
+    out: Annotated[Path, typer.Option(help="Where the runs train: their pairs are in its folder silver.")] = Path("runs/lab"),
+    results: Results = RESULTS,
+) -> None:
+    """Augmented SBERT: train a cross-encoder on each task, file its score, and label new pairs for `reproduce comparators`."""
+    from lab.augmented import TASKS
+    from lab.augmented import augment as train_and_label
+    from lab.running import SILVER
+
+    for seed, task in product(parse_seeds(seeds), tasks.split(",") if tasks else TASKS):
+        train_and_label(task, seed, encoder=model, silver=out / SILVER, results=results)
 
 
 @app.command()
@@ -121,9 +154,9 @@ def own(
 ) -> None:
     """Print lab/own.md: the default for a user's own data beside stock losses, and its rules without the case at hand."""
     from lab.own.page import make_page, own_table
-    from lab.own.records import read_runs
+    from lab.own.records import read_own_runs
 
-    print(own_table(table, read_runs(table)) if table else make_page().rstrip())
+    print(own_table(table, read_own_runs(table)) if table else make_page().rstrip())
 
 
 def main() -> NoReturn:

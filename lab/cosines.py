@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import rankdata
 
-from lab.lines import append_line, read_lines
+from lab.lines import append_line, read_entries
 from pairtune.runs.evidence import Evidence, Judged
 
 FOLDER = "pairs"
@@ -58,14 +58,14 @@ def _keep_labels(path: Path, tested: Judged, positive_above: float) -> None:
         append_line(path, {"task": path.stem, "labels": tested.label, "positive_above": positive_above})
 
 
-def read_pairs(results: Path) -> dict[str, np.ndarray]:
+def read_cosines(results: Path) -> dict[str, np.ndarray]:
     """The cosines of each run by its key, (N,); of two lines for a run the later one."""
-    return {entry["run"]: unpack(entry["cosines"]) for entry in read_lines(results / FOLDER)}
+    return {entry["run"]: unpack(entry["cosines"]) for entry in read_entries(results / FOLDER)}
 
 
 def read_labels(results: Path) -> dict[str, Labels]:
     """By task."""
-    found = read_lines(results / FOLDER / "labels")
+    found = read_entries(results / FOLDER / "labels")
     return {entry["task"]: Labels(np.array(entry["labels"]), entry["positive_above"]) for entry in found}
 
 

@@ -45,10 +45,16 @@ def settings_key(recipe: Recipe | Mapping[str, Any]) -> str:
     """
     table = recipe.model_dump(mode="json") if isinstance(recipe, Recipe) else recipe
     what = dict(_told(table, ""))
-    stages = [{part: told for part in PARTS if (told := dict(_told(stage.get(part, {}), part)))} for stage in table["stages"]]
+    stages = [_told_of_stage(stage) for stage in table["stages"]]
     if stages != [{}]:
         what["stages"] = stages
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _told_of_stage(stage: Mapping[str, Any]) -> Table:
+    """Its settings that are not at their defaults; `select` only where it is the stage's own."""
+    told: Table = {part: found for part in PARTS if (found := dict(_told(stage.get(part, {}), part)))}
+    return {**told, "select": stage["select"]} if stage.get("select") else told
 
 
 def todays_name(part: str, name: str) -> str:

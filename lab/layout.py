@@ -12,10 +12,11 @@ from lab.floor import describe_floor
 from lab.keys import settings_key
 from lab.paper import PRESETS, all_rows, caption, published, published_score, tables, title
 from lab.rows import read_row
-from lab.scored_rows import BEST, base_name, check_order, make_row, metrics_of, paper_metric, recipes_of, shipped_best
+from lab.scored_rows import BEST, base_name, check_order, make_row, measures_of, paper_metric, recipes_of, shipped_best
 from lab.searches import searches
 from lab.statistics import describe_difference
 from lab.untuned import count_looks, find_untuned
+from lab.variants import base_task
 from pairtune import Recipe
 from pairtune.data.datasets import TASKS
 from pairtune.report.grid import Grid, four_digits, with_spread
@@ -37,9 +38,9 @@ def grids_of(table: str, book: Book, preset: str = "paper", encoders: Sequence[s
         return [*filter(None, [best_grid(book, encoders)]), *grids]
     recipes = sorted(recipes_of(table, preset), key=lambda recipe: list(searches()).index(recipe.task) if table == "open" else 0)
     grids = []
-    for task, some in groupby(recipes, key=lambda recipe: recipe.task):
+    for task, some in groupby(recipes, key=lambda recipe: base_task(recipe.task)):
         rows = list(some)
-        main, *others = metrics_of(task)
+        main, *others = measures_of(task)
         heading = f"{title(table)}, `{task}`" if table in tables() else f"Open points, `{task}`"
         if main != paper_metric(task):  # the paper's own kind of figure first
             main, others = others[0], [main, *others[1:]]
@@ -70,8 +71,9 @@ def metric_grid(
     head = ["row", "recipe", f"{name}, paper"]
     for encoder in encoders:
         head += [encoder_name(encoder), "best on dev", "− paper", "n", *(["order"] if ordered else [])]
-    rows = [*_baselines(recipes[0].task, metric, book, encoders, ordered)]
-    rows.append(_as_it_comes(recipes[0].task, metric, book, encoders, ordered))
+    task = base_task(recipes[0].task)
+    rows = [*_baselines(task, metric, book, encoders, ordered)]
+    rows.append(_as_it_comes(task, metric, book, encoders, ordered))
     samples: list[Sample] = []
     for recipe in recipes:
         found = [book.find(recipe, encoder) for encoder in encoders]
@@ -161,7 +163,7 @@ def released_grid(book: Book) -> Grid | None:
     shown: list[Sample] = []
     for name in all_rows():
         text, code = read_row(name), read_row(PRESETS["released"] + name)
-        metric = metrics_of(text.task)[0]
+        metric = measures_of(text.task)[0]
         samples = [(book.find(text, encoder), book.find(code, encoder)) for encoder in encoders]
         if settings_key(text) == settings_key(code) or not any(len(one) for _, one in samples):
             continue

@@ -17,7 +17,7 @@ def append_line(path: Path, entry: dict[str, Any]) -> None:
         file.write("\n")
 
 
-def read_lines(folder: Path, pattern: str = "*.jsonl") -> Iterator[dict[str, Any]]:
+def read_entries(folder: Path, pattern: str = "*.jsonl") -> Iterator[dict[str, Any]]:
     """The objects of all files of a folder; half a line is passed over."""
     for path in sorted(folder.glob(pattern)):
         for line in path.read_text(encoding="utf-8").splitlines():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lab.lines import append_line, read_lines
+from lab.lines import append_line, read_entries
 from pairtune.metrics import Gold, score_ranks, scores_per_item
 from pairtune.runs.evidence import Evidence
 
@@ -39,4 +39,4 @@ def append_queries(path: Path, key: str, metric: str, scores: Sequence[float]) -
 
 def read_queries(results: Path) -> dict[str, np.ndarray]:
     """The scores of each run by its key, (Q,); of two lines for a run the later one."""
-    return {entry["run"]: np.array(entry["scores"], float) for entry in read_lines(results / FOLDER)}
+    return {entry["run"]: np.array(entry["scores"], float) for entry in read_entries(results / FOLDER)}

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from lab.best import best_first, choose_best, deciding
 from lab.book import Book
 from lab.claims import Claim, conclusions, open_points
+from lab.comparator_tables import SAYS as COMPARATORS_SAY
+from lab.comparator_tables import comparator_grids
 from lab.floor import repeated
 from lab.layout import best_grid, encoders_in, grids_of, released_grid
 from lab.paper import open_rows, tables, title
@@ -24,7 +26,8 @@ INTRO = """# Results
 Made by `make results` from the records in `results/` and the figures of the paper; no figure of ours here is typed in. The paper
 has BERT-base (uncased), the best of five seeds on dev. Here: {encoders}, the mean and the sample standard deviation
 over n seeds, and in *best on dev* the seed that the paper would have reported; epoch and threshold are chosen on dev, and scores
-are those of test unless a column says otherwise. *− paper* is our mean less the paper's figure: another encoder, and often other
+are those of test unless a column says otherwise. Runs since 2026-11-18 are scored in float32, older ones in the precision that
+they were trained in. *− paper* is our mean less the paper's figure: another encoder, and often other
 data, so that the order of the rows is what can be compared. {precision}
 
 *Order* compares a row with the one that comes next below it in the paper: ✓ surely above it here too, (✓) above it within
@@ -46,11 +49,12 @@ python -m lab tables 2 --results again
 RELEASED_SAYS = """Rows whose settings are others in the authors' code than in the text (`recipes/released`): the mean of the
 two directions, groups of 7 (CQA-B 4, MRPC 3) out of 200 neighbors, other lengths, in combo the threshold ≥ 0.5, epoch 1 in
 file order, and, where its shuffler encodes the texts, no dropout after epoch 1. By the notebooks STSb has bias correction,
-PFCC-S's triplets a margin of 0.5, and QQP τ 0.1 with `l2`, rate 1e-5 and groups of 15 from 300 clusters. Still as in the
-text here, though not in the code: CQA's texts are not joined by [SEP], a group counts pairs and not distinct texts,
-neighbors are found by cosine and not by Euclidean distance, and a text's positives do not make triplets with all its
-negatives (6,332 triplets on CQA-A, 18,417 in the code). *Difference* is code less text; a dash: the paper's is of dev. The
-training data of Antique, CQA-A and QQP is not the paper's (see the tables above)."""
+PFCC-S's triplets a margin of 0.5, and QQP τ 0.1 with `l2`, rate 1e-5 and groups of 15 from 300 clusters. CQA's subject and
+body are joined by [SEP], a group counts distinct texts, each with all its pairs, neighbors are found by Euclidean distance of
+raw vectors, and all positives of a text make triplets with all its negatives (18,417 on CQA-A; 6,332 in the text's row). Before
+MSE, BSC keeps its best epoch, in the text's row its last. In QQP's notebook the loader shuffles the pairs again after the
+shuffler, so that its clusters have no effect there; here they have. *Difference* is code less text; a dash: the paper's is of
+dev. The training data of Antique, CQA-A and QQP is not the paper's (see the tables above)."""
 
 BEST_SAYS = """`recipes/<task>/best.toml` is the candidate with the highest mean on dev, over the seeds that all candidates
 have (`python -m lab reproduce best`, `python -m lab tables best`), with MiniLM: `mpnet` has gone through few of the candidates.
@@ -100,6 +104,8 @@ def make_page(book: Book) -> str:
         parts += [f"## {title(table)}", *_grids(grids_of(table, book))]
     if any(len(book.find(recipe, encoder)) for recipe in recipes_of("open") for encoder in encoders):
         parts += [f"## {title('open')}", *_grids(grids_of("open", book))]
+    if grids := comparator_grids(book):
+        parts += ["## Systems that the paper compares with", COMPARATORS_SAY, *_grids(grids)]
     for heading, says, grid in (
         ("The settings of the released code", RELEASED_SAYS, released_grid(book)),
         ("The best recipes found on dev", say_best(book), best_grid(book)),

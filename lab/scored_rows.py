@@ -11,6 +11,7 @@ from lab.book import Book, Measure, Sample, compare
 from lab.paper import PRESETS, best_published, open_rows, published, published_score, tables
 from lab.rows import read_row, row_names
 from lab.searches import searches
+from lab.variants import base_task
 from pairtune import Recipe, UserError
 from pairtune.runs.record import mean_and_spread
 from pairtune.tune.worker import encoder_name
@@ -54,7 +55,7 @@ def rows_of(table: str, book: Book, preset: str = "paper") -> list[ScoredRow]:
         make_row(table, recipe, metric, book.find(recipe, encoder), encoder)
         for recipe in recipes_of(table, preset)
         for encoder in encoders
-        for metric in metrics_of(recipe.task)
+        for metric in measures_of(recipe.task)
     ]
 
 
@@ -74,8 +75,9 @@ def shipped_best() -> list[Recipe]:
     return [read_row(f"{task}/{BEST}") for task in searches() if f"{task}/{BEST}" in known]
 
 
-def metrics_of(task: str) -> list[Measure]:
+def measures_of(task: str) -> list[Measure]:
     """The metrics that a table shows, the main one first. MRPC's published figure is one of dev."""
+    task = base_task(task)
     if task == "mrpc":
         return [("F1", "test"), ("F1@best", "dev")]
     names = next(one.scores for name, one in published().items() if name.startswith(f"{task}/"))
@@ -84,22 +86,22 @@ def metrics_of(task: str) -> list[Measure]:
 
 def paper_metric(task: str) -> Measure:
     """The metric by which the paper's rows are ordered."""
-    return ("F1@best", "dev") if task == "mrpc" else metrics_of(task)[0]
+    return ("F1@best", "dev") if base_task(task) == "mrpc" else measures_of(task)[0]
 
 
 def make_row(table: str, recipe: Recipe, metric: Measure, sample: Sample, encoder: str) -> ScoredRow:
     """One row; without runs, its scores are None."""
     scores = sample.scores(metric)
     mean, spread = mean_and_spread(scores) if scores else (None, None)
-    name = base_name(recipe)
+    name, task = base_name(recipe), base_task(recipe.task)
     return ScoredRow(
         table=table,
         row=published()[name].row if name in published() else name,
-        task=recipe.task,
+        task=task,
         model=encoder_name(encoder),
         metric=metric[0],
-        primary=metric == paper_metric(recipe.task),
-        paper=best_published(recipe.task, metric[0]) if name == f"{recipe.task}/{BEST}" else published_score(name, metric[0]),
+        primary=metric == paper_metric(task),
+        paper=best_published(task, metric[0]) if name == f"{task}/{BEST}" else published_score(name, metric[0]),
         mean=mean,
         std=spread,
         n=len(scores),

@@ -12,7 +12,7 @@ from lab.keys import read_data
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchHistory:
     """first: rows and changes of them. second: by cross-validation, if there is such a round. combined: steps of combinations."""
 
     first: tuple[Candidate, ...]
@@ -40,7 +40,7 @@ class Search:
 
 
 @cache
-def searches() -> dict[str, Search]:
+def searches() -> dict[str, SearchHistory]:
     """By task, in the order of the paper's tables."""
     return {task: _read_search(task, entry) for task, entry in read_data("search.toml").items() if task != "decide"}
 
@@ -51,8 +51,8 @@ def deciding_encoders() -> tuple[str, ...]:
     return tuple(read_data("search.toml")["decide"])
 
 
-def _read_search(task: str, entry: Mapping[str, Any]) -> Search:
-    return Search(
+def _read_search(task: str, entry: Mapping[str, Any]) -> SearchHistory:
+    return SearchHistory(
         tuple(Candidate.of(task, line) for line in entry["first"]),
         tuple(Candidate.of(task, line, "dev=rotating") for line in entry.get("second", ())),
         tuple(

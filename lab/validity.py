@@ -10,37 +10,42 @@ from typing import Any
 
 from lab.keys import read_data, todays_name
 from pairtune import Run
+from pairtune.runs.recipe import TABLES
 
 Wanted = dict[str, list[str]]
 
 
 @dataclass(frozen=True)
-class Rule:
-    """mark: stands at the scores. why: what is wrong with them. stages: what one stage has to have, any of these."""
+class Exclusion:
+    """mark: stands at the scores. why: what is wrong with them. stages: what one stage has to have, any of these.
+
+    rows: the names of rows that are meant, whatever they have.
+    """
 
     mark: str
     why: str
     finished_before: str
     encoders: tuple[str, ...]
-    stages: tuple[Wanted, ...]
+    stages: tuple[Wanted, ...] = ()
+    rows: tuple[str, ...] = ()
 
     def forbids(self, run: Run) -> bool:
         """Whether a record is one of those."""
         if run.encoder not in self.encoders or _time(run.finished) >= _time(self.finished_before):
             return False
-        return any(_has(stage, wanted) for stage in run.recipe["stages"] for wanted in self.stages)
+        return run.name in self.rows or any(_has(stage, wanted) for stage in run.recipe["stages"] for wanted in self.stages)
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[Exclusion, ...]:
     """Those of validity.toml."""
     return tuple(
-        Rule(**{**entry, "encoders": tuple(entry["encoders"]), "stages": tuple(entry["stages"])})
+        Exclusion(**{**entry, **{key: tuple(entry.get(key, ())) for key in ("encoders", "stages", "rows")}})
         for entry in read_data("validity.toml")["rules"]
     )
 
 
-def problem_of(run: Run) -> Rule | None:
+def problem_of(run: Run) -> Exclusion | None:
     """The first rule that forbids a record; None for a valid one."""
     return next((rule for rule in rules() if rule.forbids(run)), None)
 
@@ -50,5 +55,5 @@ def _time(text: str) -> datetime:
 
 
 def _has(stage: Mapping[str, Any], wanted: Wanted) -> bool:
-    told = {f"{part}.{todays_name(part, name)}": value for part, table in stage.items() for name, value in table.items()}
+    told = {f"{part}.{todays_name(part, name)}": value for part in TABLES for name, value in stage.get(part, {}).items()}
     return all(told.get(setting) in values for setting, values in wanted.items())

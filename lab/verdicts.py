@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from lab.book import Book, Sample, compare
-from lab.claims import Claim, Comparison
+from lab.claims import Claim, Contrast
 from lab.rows import read_row
 from lab.statistics import Difference, describe_interval, holm
 from pairtune.data.datasets import TASKS
@@ -23,7 +23,7 @@ class Finding:
     sure: whether it survives Holm's correction within its family. invalid: one of the rows has to be run again.
     """
 
-    comparison: Comparison
+    comparison: Contrast
     plain: Difference | None = None
     tested: Difference | None = None
     sure: bool = False
@@ -67,7 +67,7 @@ class Family:
         return [self._found[one, encoder] for one in claim.comparisons]
 
 
-def _look(comparison: Comparison, encoder: str, book: Book) -> Finding:
+def _look(comparison: Contrast, encoder: str, book: Book) -> Finding:
     upper, lower = (book.find(read_row(name), encoder) for name in (comparison.upper, comparison.lower))
     metric = (TASKS[comparison.task].metric, "test")
     plain = compare(upper, lower, metric)

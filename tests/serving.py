@@ -42,8 +42,8 @@ def load_both(tuned: str, folder: Path):
 
 
 @contextmanager
-def serving(matcher, token: str | None = None):
-    server = make_server(matcher, token=token)
+def serving(matcher, token: str | None = None, **seconds: float):
+    server = make_server(matcher, token=token, **seconds)
     with open_socket("127.0.0.1", 0) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

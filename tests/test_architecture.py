@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,16 @@ def test_every_module_imports_only_from_below():
             if LEVEL[other] <= LEVEL[part]:
                 wrong.append(f"{path.relative_to(PACKAGE)} imports pairtune.{other}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_tests_and_the_page_have_the_rooms_of_the_package():
+    rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    tests = Path(__file__).parent
+    assert {path.parent.name for path in tests.glob("*/test_*.py")} == rooms
+    page = (tests.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)/`", page.split("Beside the package")[0], re.MULTILINE)) == rooms
+    order = page.split("## The import rule")[1].split("```")[1].removeprefix("text").split("\n")
+    assert [line.split(" · ") for line in order if line] == LINES[1:]
 
 
 def test_asking_for_help_does_not_import_torch():

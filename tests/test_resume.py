@@ -25,8 +25,6 @@ from small import assert_same_weights, small_pairs
 
 STEPS = 8  # of an epoch: 64 of 80 pairs are trained on, 8 at a time
 
-pytestmark = pytest.mark.xdist_group("resume")  # the runs that tests read are made once
-
 
 @pytest.fixture(scope="module")
 def words(tmp_path_factory, tiny_encoder):

@@ -204,6 +204,21 @@ def test_dropout_of_the_first_epoch_only_is_back_after_training(tmp_path, tiny_e
     assert not model._forward_hooks
 
 
+def test_a_stage_may_keep_another_epoch_than_the_recipe(tmp_path, tiny_encoder, small_task):
+    """A rate at which dev falls: its best epoch is the first, and the stage that asks for its last goes on from there."""
+    first = {"loss": {"kind": "bsc"}, "order": {"by": "uniform"}, "train": {"learning_rate": 3e-3}}
+    second = {"loss": {"kind": "mse"}, "train": {"epochs": 1, "learning_rate": 1e-9}}
+    kept = {}
+    for select in ("best", "last"):
+        recipe = small_recipe(tiny_encoder, stages=[{**first, "select": select}, second])
+        assert recipe.selects == (select, "best")
+        found = run(recipe, 1, out=tmp_path / select, task=small_task, checkpoints=False)
+        kept[select] = [epoch.dev["Spearman"] for epoch in found.epochs]
+    scores = kept["best"][:2]
+    assert kept["last"][:2] == scores and scores[0] > scores[1]
+    assert [kept[select][2] for select in ("best", "last")] == pytest.approx(scores, abs=1e-4)
+
+
 def test_stages_follow_each_other_and_the_second_starts_where_the_first_ended(tmp_path, tiny_encoder, small_task):
     stages = [{"loss": {"kind": "bsc"}}, {"loss": {"kind": "mse"}, "train": {"learning_rate": 1e-9}}]
     staged = run(small_recipe(tiny_encoder, stages=stages), 1, out=tmp_path / "two", task=small_task, checkpoints=False)

@@ -4,29 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
 from pairtune import PairSet, Task, load_task
+from pairtune.data.negatives import fill_queries
 from pairtune.data.pairs import Kind
 from pairtune.data.splits import METRICS_OF_KIND
 
 TRAIN, HELD_OUT = 5000, 3000  # pairs at most: what a user has, and what a comparison needs
+SMALL = 500  # pairs of a user who has few
+POOL = 10  # right texts for each query where a search engine gathered them
 
 
 @dataclass(frozen=True)
 class Case:
-    """dataset: where the pairs come from; cases of one dataset are left out together. make: the task in this guise."""
+    """dataset: where the pairs come from; cases of one dataset are left out together. make: the task in this guise.
+
+    most: training pairs at most.
+    """
 
     dataset: str
     make: Callable[[Task], Task]
+    most: int = TRAIN
 
 
+@cache
 def load_case(name: str) -> Task:
-    """The case as a task: at most TRAIN training pairs, and HELD_OUT for dev and for test."""
+    """The case as a task: so many training pairs at most, and HELD_OUT for dev and for test."""
     case = CASES[name]
     task = case.make(load_task(case.dataset))
-    cut = {part: cut_by_query(task.split(part), most) for part, most in (("train", TRAIN), ("dev", HELD_OUT), ("test", HELD_OUT))}
+    cut = {
+        part: cut_by_query(task.split(part), most) for part, most in (("train", case.most), ("dev", HELD_OUT), ("test", HELD_OUT))
+    }
     return replace(task, name=name, extra={}, **cut)
 
 
@@ -79,6 +90,26 @@ def search(task: Task) -> Task:
     return as_kind(task, "retrieval", positives)
 
 
+def high_grades(task: Task) -> Task:
+    """Only pairs with a grade above 0.4 of the scale: most of a user's pairs are similar, few are not."""
+    return as_kind(task, "regression", lambda pairs: pairs.take(pairs.label > 0.4))
+
+
+def one_answer(task: Task) -> Task:
+    """A ranking with one right answer to a question: its other right answers are left out; POOL texts for each question."""
+
+    def keep_one(pairs: PairSet) -> PairSet:
+        positive = pairs.positives(task.positive_above)
+        first = {pairs.query[row]: row for row in np.flatnonzero(positive)[::-1].tolist()}
+        kept = [
+            row == first.get(query) if good else query in first
+            for row, (query, good) in enumerate(zip(pairs.query, positive, strict=True))
+        ]
+        return fill_queries(PairSet.of(pairs.left, pairs.right, positive, query=pairs.query).take(np.array(kept)), POOL)
+
+    return as_kind(task, "ranking", keep_one)
+
+
 CASES = {
     "stsb": Case("stsb", as_it_is),
     "stsb-yes-no": Case("stsb", yes_or_no),
@@ -93,4 +124,12 @@ CASES = {
     "cqa-b-search": Case("cqa-b", search),
     "pfcc-s": Case("pfcc-s", as_it_is),
     "stdlib": Case("stdlib", as_it_is),
+    "stsb-high": Case("stsb", high_grades),
+    "stsb-small": Case("stsb", as_it_is, SMALL),
+    "mrpc-small": Case("mrpc", as_it_is, SMALL),
+    "antique-one": Case("antique", one_answer),
+    "cqa-a-one": Case("cqa-a", one_answer),
+    "cqa-b-one": Case("cqa-b", one_answer),
+    "stdlib-answers": Case("stdlib", one_answer),
+    "stdlib-small": Case("stdlib", as_it_is, SMALL),
 }

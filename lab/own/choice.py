@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lab.own.records import OwnRun, mean
@@ -26,14 +26,14 @@ class LeftOut:
     shipped: float
 
 
-def leave_out(runs: Sequence[OwnRun], shipped: dict[str, str]) -> list[LeftOut]:
-    """A line for each case. shipped: rule → the candidate that is its recipe now."""
+def leave_out(runs: Sequence[OwnRun], shipped: Callable[[OwnRun], str]) -> list[LeftOut]:
+    """A line for each case. shipped: the candidate that is the recipe of a case now."""
     ours = [run for run in runs if run.system == "pairtune"]
     cases = list(dict.fromkeys(run.case for run in ours))
     return [found for case in cases if (found := leave_out_one(ours, case, shipped)) is not None]
 
 
-def leave_out_one(ours: Sequence[OwnRun], case: str, shipped: dict[str, str]) -> LeftOut | None:
+def leave_out_one(ours: Sequence[OwnRun], case: str, shipped: Callable[[OwnRun], str]) -> LeftOut | None:
     """The line of one case, None where no other dataset has a case of its rule."""
     own = next(run for run in ours if run.case == case)
     others = [run for run in ours if run.rule == own.rule and run.dataset != own.dataset]
@@ -47,7 +47,7 @@ def leave_out_one(ours: Sequence[OwnRun], case: str, shipped: dict[str, str]) ->
         chosen=chosen,
         of=len({run.case for run in others}),
         gain=gain_on_test(ours, case, chosen),
-        shipped=gain_on_test(ours, case, shipped[own.rule]),
+        shipped=gain_on_test(ours, case, shipped(own)),
     )
 
 

@@ -41,7 +41,7 @@ class OwnRun(BaseModel):
         return {split: self.after[split] - self.before[split] for split in ("dev", "test")}
 
 
-def read_runs(encoder: str, folder: Path = RESULTS) -> list[OwnRun]:
+def read_own_runs(encoder: str, folder: Path = RESULTS) -> list[OwnRun]:
     """All runs of an encoder, none where there is no file."""
     path = folder / f"{encoder}.jsonl"
     return [OwnRun.model_validate_json(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from lab.agenda import record_key
 from lab.book import Book, compare
-from lab.cosines import Labels, append_pairs, pack, pair_worths, read_labels, read_pairs, unpack
+from lab.cosines import Labels, append_pairs, pack, pair_worths, read_cosines, read_labels, unpack
 from lab.rows import read_row
 from made_runs import make_run, write
 from scipy.stats import spearmanr
@@ -62,7 +62,7 @@ def test_only_whole_test_sets_of_pairs_that_do_not_compete_are_kept(tmp_path):
     append_pairs(tmp_path, "minilm", "stsb", "a-1", evidence(COSINES))
     append_pairs(tmp_path, "minilm", "stsb", "b-1", evidence(COSINES, total=900))
     append_pairs(tmp_path, "minilm", "cqa-a", "c-1", evidence(COSINES, kind="ranking"))
-    assert read_pairs(tmp_path).keys() == {"a-1"}
+    assert read_cosines(tmp_path).keys() == {"a-1"}
     assert read_labels(tmp_path)["stsb"].values == pytest.approx(LABEL) and read_labels(tmp_path).keys() == {"stsb"}
 
 

@@ -17,7 +17,7 @@ def settings_of(name):
     return {
         (number, f"{table}.{key}"): value
         for number, stage in enumerate(stages)
-        for table, keys in stage.items()
+        for table, keys in {"stage": {"select": stage.pop("select", None)}, **stage}.items()
         for key, value in keys.items()
     }
 
@@ -35,7 +35,10 @@ RELEASED = {
     "loss.positive_above",
     "order.group",
     "order.neighbors",
+    "order.group_counts",
+    "order.distance",
     "train.max_seq_length",
+    "stage.select",
 }
 NOTEBOOKS = {  # what the authors' notebooks have besides
     "stsb": {"train.bias_correction"},
@@ -58,8 +61,19 @@ def test_the_released_code_differs_from_the_text_where_the_design_says_so(name):
         assert stage.train.bias_correction == (task in ("stsb", "cqa-a", "cqa-b"))
         if stage.order.by == "examples":
             assert (stage.order.group, stage.order.neighbors) == ({"mrpc": 3, "cqa-b": 4}.get(task, 7), 200)
+            assert (stage.order.group_counts, stage.order.distance) == ("texts", "euclidean")
         if stage.loss.kind == "combo":  # y ≥ 0.5, and no label lies between the two
             assert 0.499 < stage.loss.positive_above < 0.5
+
+
+def test_bsc_before_mse_goes_up_to_overfitting_in_the_text_and_to_its_best_epoch_in_the_code():
+    assert read_row("stsb/bsc-then-mse").selects == ("last", "best")
+    assert read_row("released/stsb/bsc-then-mse").selects == read_row("stsb/mse-then-bsc").selects == ("best", "best")
+
+
+def test_the_released_code_joins_subject_and_body_by_sep():
+    tasks = {read_row(name).task for name in row_names() if name.startswith("released/cqa-")}
+    assert tasks == {"cqa-a+sep", "cqa-a+sep-triplets", "cqa-b+sep", "cqa-b+sep-triplets"}
 
 
 @pytest.mark.parametrize("row", ["bsc", "combo"])
@@ -82,6 +96,7 @@ def test_rows_that_depart_from_the_paper_on_purpose(preset):
         ("-minmax", {"loss.normalize"}),
         ("-group-7", {"order.group"}),
         ("-group-4", {"order.group"}),
+        ("-group-texts", {"order.group_counts"}),
         ("-low-tau", {"loss.temperature"}),
         ("-high-tau", {"loss.temperature"}),
         ("-learned", {"loss.learn_temperature", "loss.temperature_learning_rate"}),

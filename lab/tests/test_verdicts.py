@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from lab.book import Book
-from lab.claims import Claim, Comparison, conclusions, open_points
+from lab.claims import Claim, Contrast, conclusions, open_points
 from lab.results_page import make_page
 from lab.rows import row_names
 from lab.statistics import Difference
@@ -12,7 +12,7 @@ from lab.verdicts import RULES, Family, Finding, judge, learned_temperatures
 from made_runs import BEFORE, make_run, write
 
 SPREAD = dict(enumerate((-0.0014, -0.0007, 0.0, 0.0007, 0.0014)))
-ROWS = Comparison("cqa-a/bsc", "cqa-a/mse")
+ROWS = Contrast("cqa-a/bsc", "cqa-a/mse")
 
 
 def finding(mean, low, high, sure=True, comparison=ROWS):
@@ -66,7 +66,7 @@ def test_an_open_question_gets_an_answer():
 
 
 def test_a_verdict_by_task_names_the_tasks():
-    other = finding(0.1, -0.1, 0.3, comparison=Comparison("cqa-b/bsc", "cqa-b/mse"))
+    other = finding(0.1, -0.1, 0.3, comparison=Contrast("cqa-b/bsc", "cqa-b/mse"))
     assert judge(claim("most", by_task=True), [UP, other]) == "confirmed on `cqa-a`; not confirmed on `cqa-b`"
 
 
@@ -110,8 +110,8 @@ def test_the_more_is_compared_the_more_it_takes_to_be_sure(tmp_path):
         make_run(name, seed, mean + SPREAD[seed], 0.5) for name, mean in {**rows, "stsb/mse": 0.802}.items() for seed in SPREAD
     ]
     book = write(tmp_path, runs)
-    alone = Claim("", (Comparison("stsb/mse", "stsb/combo"),), "most")
-    among = Claim("", tuple(Comparison("stsb/bsc", name) for name in rows if name != "stsb/bsc"), "most")
+    alone = Claim("", (Contrast("stsb/mse", "stsb/combo"),), "most")
+    among = Claim("", tuple(Contrast("stsb/bsc", name) for name in rows if name != "stsb/bsc"), "most")
     (found,) = Family([alone], book, ["minilm"]).findings(alone, "minilm")
     assert 0.05 / 6 < found.tested.p < 0.05 and found.sure and str(found).endswith(" ✓")
     family = Family([alone, among], book, ["minilm"])

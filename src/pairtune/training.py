@@ -49,7 +49,7 @@ def run(
     """
     from pairtune.encoders.ignoring import give_tokenizer, ignoring
     from pairtune.encoders.loading import load_encoder
-    from pairtune.encoders.prompts import choose_prompts, keep_prompts
+    from pairtune.encoders.prompts import Sides
     from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, name_base_model, write_evidence
 
     if task is None:
@@ -71,11 +71,13 @@ def run(
         say(f"{task.name}: {note}")
     model = load_encoder(recipe.encoder, recipe.stages[0].train.max_seq_length)
     name_base_model(model, recipe.encoder)
-    prompts = choose_prompts(model, recipe.prompts, alike=task.kind in ALIKE)
-    if prompts:
-        keep_prompts(model, prompts)
-        say(f"{task.name}: {prompts}")
-    task = prompt_sources(task, recipe, model) if task.sources else add_prompts(task, prompts)
+    sides = Sides(model, recipe.prompts, alike=task.kind in ALIKE, mark=recipe.mark_sides)
+    for note in sides.notes:
+        say(f"{task.name}: {note}")
+    if task.sources:
+        as_it_came = task = prompt_sources(task, recipe, model)
+    else:
+        as_it_came, task = add_prompts(task, sides.own), add_prompts(task, sides.trained)
     original = model.tokenizer
     tokenizer = ignoring(original, recipe.ignore) if recipe.ignore else original
     with folder.hold(), disk_in_words(out):  # not before all that can be refused has been
@@ -84,12 +86,16 @@ def run(
         if folder.pending:
             return folder.publish(results)
         say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
-        before = folder.remember("before", lambda: evaluate_and_keep(model, task, kept_outcome(folder, "before")))
+        before = folder.remember("before", lambda: evaluate_and_keep(model, as_it_came, kept_outcome(folder, "before")))
+        sides.keep()
         if recipe.ignore:
             give_tokenizer(model, tokenizer)
         trained = train_stages(model, task, recipe, seed, folder, before["dev"][task.metric], checkpoints=checkpoints)
-        if recipe.ignore and is_unchanged(trained):
-            give_tokenizer(model, original)
+        if is_unchanged(trained):
+            task = as_it_came
+            sides.restore()
+            if recipe.ignore:
+                give_tokenizer(model, original)
         after = evaluate_and_keep(model, task, kept_outcome(folder, "after"))
         record = make_record(recipe, seed, task, folder, before, after, trained, device=str(model.device))
         if keep_model:
@@ -123,7 +129,7 @@ def arrange(task: Task, recipe: Recipe, seed: int) -> Task:
     if recipe.dev == "rotating":
         task = rotate_dev(task, seed)
     elif recipe.dev == "joined":
-        if recipe.select == "best":
+        if "best" in recipe.selects:
             raise UserError('dev = "joined" leaves no pairs to choose an epoch by: set select = "last" or "average"')
         task = join_dev(task)
     if recipe.dev_candidates:
@@ -170,8 +176,8 @@ def train_stages(
 ) -> list[Trained]:
     """Train the model in place, stage by stage, each from what the one before left. score: on dev, of the encoder as it came."""
     found: list[Trained] = []
-    for number in range(1, len(recipe.stages) + 1):
-        to_beat = score if recipe.select == "best" and recipe.keep_original else None
+    for number, select in enumerate(recipe.selects, start=1):
+        to_beat = score if select == "best" and recipe.keep_original else None
         place = folder.stage(number)
         found.append(train_stage(model, task, recipe, number, seed, place, to_beat=to_beat, checkpoints=checkpoints))
         if found[-1].kept:
@@ -204,7 +210,8 @@ def train_stage(
     if done.exists():
         restore(model, folder / "model")
         return Trained(**_read_trained(done))
-    stage, first = recipe.stages[number - 1], Beginning(model) if to_beat is not None else None
+    stage, select = recipe.stages[number - 1], recipe.selects[number - 1]
+    first = Beginning(model) if to_beat is not None else None
     model.max_seq_length = stage.train.max_seq_length or model.max_seq_length
     dataset = training_data(model, task, recipe, stage, seed)
     if not stage.train.file and (cut := describe_cut(model, texts_of(dataset))):
@@ -215,7 +222,7 @@ def train_stage(
     progress = Progress(clock, title=f"stage {number} of {len(recipe.stages)}" if len(recipe.stages) > 1 else "training")
     callbacks = [clock, progress, watch, LogEpochs()]
     stages = {name: stage_of(recipe, stage, name) for name in task.sources} if isinstance(dataset, dict) else {"": stage}
-    options: Any = {"select": recipe.select, "checkpoints": checkpoints, "share": recipe.share}
+    options: Any = {"select": select, "checkpoints": checkpoints, "share": recipe.share}
     trainer = make_trainer(model, dataset, stages, task, seed, folder, callbacks, **options)
     try:
         trainer.train(resume_from_checkpoint=newest_usable_checkpoint(folder) if checkpoints else None)
@@ -225,7 +232,7 @@ def train_stage(
     finally:
         progress.close()
     epochs = read_history(trainer.state.log_history, number)
-    kept = choose_epoch([epoch.dev[task.metric] for epoch in epochs], recipe.select, to_beat)
+    kept = choose_epoch([epoch.dev[task.metric] for epoch in epochs], select, to_beat)
     if first is not None and not kept:
         say(f"{progress.title}: no epoch was better on dev than the start ({task.metric} {to_beat:.4f}): the start is kept")
         first.restore(model)

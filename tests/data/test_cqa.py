@@ -19,8 +19,10 @@ from pairtune.data.datasets.cqa import (
     B_DEV,
     B_GOLD,
     B_PART1,
+    B_PART2,
     B_TEST,
     parse_xml,
+    read_comments,
 )
 from pairtune.errors import UserError
 
@@ -99,6 +101,20 @@ def test_the_first_part_of_the_train_set_is_preferred_as_in_the_paper(cqa):
     task = load_task("cqa-a", cqa)
     assert task.train.query.tolist() == ["Q100_R1"] * 2 and task.notes == ("train: train-part1, as in the paper",)
     assert len(task.split("test2016")) == 4
+
+
+def test_without_it_the_threads_of_subtask_b_are_train_each_of_them_once(cqa):
+    threads = document(thread("Q100_R1", "hundred", "gb"), thread("Q101_R7", "hundred", "gb"), thread("Q102_R1", "other", "b"))
+    (cqa / "cqa" / B_PART1[0]).write_text(threads, encoding="utf-8")
+    task = load_task("cqa-a", cqa)
+    assert task.train.query.tolist() == ["Q100_R1", "Q100_R1", "Q102_R1"]
+    assert task.notes[0].startswith(f"train: {B_PART1[0]}, its threads, each once")
+
+
+@pytest.mark.parametrize(("own", "threads"), [(A_PART2, B_PART2), (A_DEV, B_DEV)])
+def test_every_comment_of_subtask_a_stands_in_the_threads_of_subtask_b_with_its_label(real_data, own, threads):
+    found = [{(one.question, one.text, one.grade) for one in read_comments(real_data / "cqa" / name)} for name in (own, threads)]
+    assert found[0] < found[1]
 
 
 def test_gold_must_cover_every_comment_of_the_test(cqa):

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from pairtune.encoders import embedding as blocks
 from pairtune.encoders import export as quick
-from pairtune.encoders.embedding import can_cut, cut_features, embed, encode, tf32_products
+from pairtune.encoders.embedding import can_cut, cut_features, embed, encode, gpu_products
 from pairtune.encoders.export import quicken
 from pairtune.encoders.index import fingerprint_model
 from pairtune.errors import UserError
@@ -54,7 +54,7 @@ def test_encoding_leaves_the_precision_of_products_to_whoever_set_it(tiny_model,
         products.fp32_precision = given  # as transformers does for tf32=True
         embed(tiny_model, ["a", "b"])
         assert products.fp32_precision == given
-        with tf32_products("cuda"):
+        with gpu_products("cuda"):
             assert products.fp32_precision == "tf32"
         assert products.fp32_precision == given
     finally:
@@ -163,12 +163,22 @@ def test_a_quick_encoder_without_openvino_says_what_to_install(tiny_model, monke
 
 
 @needs_openvino
-def test_what_cannot_be_quickened_is_refused(tiny_model, monkeypatch):
+def test_what_cannot_be_quickened_is_refused(tiny_model):
     static = SentenceTransformer(modules=[StaticEmbedding(tiny_model.tokenizer, embedding_dim=8)], device="cpu")
     with pytest.raises(UserError, match="a Transformer on torch, but this one begins with StaticEmbedding"):
         quicken(static)
-    monkeypatch.setattr(quick, "LOWEST_QUICK_COSINE", 1.1)
     with pytest.raises(
         UserError, match=r"OpenVINO gives other vectors \(lowest cosine \d\.\d+, not 1\.1\): encode without --quick"
     ):
-        quicken(tiny_model)
+        quicken(tiny_model, lowest_cosine=1.1)
+
+
+def test_scores_after_a_training_in_bf16_are_in_float32(tiny_model):
+    from accelerate import Accelerator
+
+    before = embed(tiny_model, TEXTS, exact=True)
+    Accelerator(mixed_precision="bf16", cpu=True).prepare_model(tiny_model)  # as the host's trainer does, and leaves it so
+    assert (tiny_model.encode(TEXTS, convert_to_tensor=True) - before).abs().max() > 1e-4
+    assert torch.equal(embed(tiny_model, TEXTS, exact=True), before)
+    with torch.autocast("cpu", dtype=torch.bfloat16):  # an order's vectors, which ask for it
+        assert (embed(tiny_model, TEXTS) - before).abs().max() > 1e-4

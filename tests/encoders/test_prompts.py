@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from pairtune.cli import app
 from pairtune.data.pairs import PairSet, Task, add_prompts
 from pairtune.encoders.embedding import encode
-from pairtune.encoders.prompts import Prompts, choose_prompts, own_prompts
+from pairtune.encoders.prompts import MARKS, Prompts, Sides, choose_prompts, own_prompts
 from pairtune.errors import UserError
 from pairtune.runs.recipe import make_recipe, read_recipe
 from pairtune.runs.settings import to_toml
@@ -116,3 +116,43 @@ def test_prompts_of_a_recipe_survive_its_file(tmp_path):
     assert read_recipe(str(tmp_path / "mine.toml")).prompts == recipe.prompts
     with pytest.raises(UserError, match="prompts"):
         make_recipe({"name": "mine", "prompts": {"query": "x"}})
+
+
+def marked_run(tmp_path, tiny_encoder, answers=ANSWERS, **settings):
+    pairs = PairSet.of([*QUERIES, *QUERIES], [*answers, *answers[1:], answers[0]], [1] * 12 + [0] * 12)
+    task = Task("t", "ranking", pairs, pairs, pairs, "MAP", ("MAP",))
+    recipe = small_recipe(tiny_encoder, mark_sides=True, **settings)
+    return task, run(recipe, 1, out=tmp_path / "run", task=task)
+
+
+def test_marked_sides_are_read_with_the_hosts_own_words(tmp_path, tiny_encoder):
+    task, record = marked_run(tmp_path, tiny_encoder)
+    model = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
+    texts = task.test.left[0], task.test.right[0]
+    np.testing.assert_allclose(model.encode_query(texts[0]), model.encode(f"question: {texts[0]}"), atol=1e-6)
+    np.testing.assert_allclose(model.encode_document(texts[1]), model.encode(f"answer: {texts[1]}"), atol=1e-6)
+    evaluated = json.loads(call("evaluate", tmp_path / "run" / "model", "--data", write_pairs(tmp_path, task), "--json").stdout)
+    assert evaluated["MAP"] == pytest.approx(record.after["test"]["MAP"], abs=1e-6)
+    assert "encode_query" in (tmp_path / "run" / "model" / "README.md").read_text()
+
+
+def write_pairs(folder, task):
+    rows = zip(task.test.left, task.test.right, task.test.label.astype(int), strict=True)
+    path = folder / "pairs.csv"
+    path.write_text("left,right,label\n" + "\n".join(f"{left},{right},{label}" for left, right, label in rows))
+    return path
+
+
+def test_an_encoder_that_marks_do_not_help_is_scored_and_kept_without_them(tmp_path, tiny_encoder):
+    _, record = marked_run(tmp_path, tiny_encoder, answers=QUERIES, keep_original=True)  # found without training, all of them
+    assert record.before["test"]["MAP"] == 1 and record.unchanged
+    assert record.after == record.before
+    assert not any(SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu").prompts.values())
+
+
+def test_sides_of_one_sort_and_encoders_with_prompts_get_no_marks(asking_encoder, tiny_encoder):
+    model, asking = (SentenceTransformer(folder, device="cpu") for folder in (tiny_encoder, asking_encoder))
+    assert Sides(model, {}, alike=False, mark=True).trained == MARKS
+    assert not Sides(model, {}, alike=True, mark=True).trained
+    assert not Sides(model, {"left": "", "right": ""}, alike=False, mark=True).trained
+    assert Sides(asking, {}, alike=False, mark=True).trained == Prompts("query: ", "passage: ")

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pairtune.engines import prepare, shuffle
-from pairtune.engines import vector_words as vectors
+from pairtune.engines.parquet import open_source
+from pairtune.engines.vector_words import Sizes, write_vector_words
 from pairtune.errors import UserError
 
 
@@ -27,12 +28,11 @@ def write(path, matrix, **columns):
     return str(path)
 
 
-def test_clusters_of_vectors_stand_together(tmp_path, monkeypatch):
-    monkeypatch.setattr(vectors, "BATCH", 64)
-    monkeypatch.setattr(vectors, "SAMPLE", 20)  # 160 of 400 vectors place the centroids
+def test_clusters_of_vectors_stand_together(tmp_path):
     matrix, which = blobs(8, 50)
     source, words = write(tmp_path / "in.parquet", matrix), tmp_path / "words"
-    prepare(source, str(words), by="clusters", column="vector", clusters=8)
+    sizes = Sizes(batch=64, per_centroid=20)  # 160 of 400 vectors place the centroids
+    write_vector_words(open_source(source), "vector", words, by="clusters", seed=0, memory=None, clusters=8, sizes=sizes)
     found = np.array([int(word) for (word,) in pq.read_table(words)["words"].to_pylist()])
     assert len({(a, b) for a, b in zip(found, which, strict=True)}) == 8  # each blob is one cluster
     report = shuffle(source, str(tmp_path / "out"), prepared=str(words), group_size=5)
@@ -53,12 +53,11 @@ def test_a_shuffle_by_vectors_prepares_them_itself(tmp_path):
 
 
 @pytest.mark.parametrize(("exact_rows", "memory", "recall"), [(50_000, None, 1.0), (0, None, 0.9), (0, "30KB", 0.9)])
-def test_neighbors_of_vectors_are_the_nearest_by_cosine(tmp_path, monkeypatch, capsys, exact_rows, memory, recall):
-    monkeypatch.setattr(vectors, "EXACT_ROWS", exact_rows)
-    monkeypatch.setattr(vectors, "BATCH", 128)
+def test_neighbors_of_vectors_are_the_nearest_by_cosine(tmp_path, capsys, exact_rows, memory, recall):
     matrix = np.random.default_rng(1).normal(size=(1000, 16)).astype(np.float32)
     source, words = write(tmp_path / "in.parquet", matrix), tmp_path / "words"
-    prepare(source, str(words), by="neighbors", column="vector", neighbors=5, memory=memory)
+    chosen = {"by": "neighbors", "seed": 0, "memory": memory, "neighbors": 5}
+    write_vector_words(open_source(source), "vector", words, **chosen, sizes=Sizes(batch=128, exact_rows=exact_rows))
     found = np.array(pq.read_table(words)["words"].to_pylist()).astype(int)
     unit = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
     nearest = np.argsort(-(unit @ unit.T), axis=1)[:, :5]
@@ -87,8 +86,8 @@ def test_vectors_that_are_none_are_refused_by_row(tmp_path):
     assert "the vector of row 2 is missing" in missing
 
 
-def test_an_index_that_does_not_fit_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(vectors, "EXACT_ROWS", 10)
-    column = pa.array(np.eye(64, dtype=np.float32).tolist(), pa.list_(pa.float32()))
-    message = refusal(tmp_path, column, by="neighbors", memory="1KB")
-    assert "neighbors need 0.0 GB for 64 vectors of width 64; give more memory, shuffle by clusters, or split" in message
+def test_an_index_that_does_not_fit_is_refused(tmp_path):
+    source, chosen = write(tmp_path / "in.parquet", np.eye(64, dtype=np.float32)), {"by": "neighbors", "seed": 0, "memory": "1KB"}
+    expected = "neighbors need 0.0 GB for 64 vectors of width 64; give more memory, shuffle by clusters, or split"
+    with pytest.raises(UserError, match=expected):
+        write_vector_words(open_source(source), "vector", tmp_path / "words", **chosen, sizes=Sizes(exact_rows=10))

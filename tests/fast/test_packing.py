@@ -195,12 +195,11 @@ def test_positions_begin_after_the_place_of_padding(make_encoder):
     assert first_position(model) == 1
 
 
-def test_a_dataset_too_large_to_tokenize_ahead_gives_the_same_batches(make_encoder, monkeypatch):
+def test_a_dataset_too_large_to_tokenize_ahead_gives_the_same_batches(make_encoder):
     model = make_encoder("bert")
     data = Dataset.from_dict({"left": TEXTS[:4], "right": ["blue sky", "two pears and more", "goodbye moon", "a"]})
     ahead = PackingCollator(model, data, offset=0)
-    monkeypatch.setattr("pairtune.fast.packing.AHEAD", 0)
-    lazy = PackingCollator(model, data, offset=0)
+    lazy = PackingCollator(model, data, offset=0, most_ahead=0)
     assert len(lazy.tokens) == 0
     for rows in ([data[0], data[1]], [data[2], data[3]], [data[0], data[3]]):
         one, other = ahead(rows)["packed"], lazy(rows)["packed"]

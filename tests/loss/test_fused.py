@@ -47,14 +47,14 @@ def test_loss_and_every_gradient_are_those_of_the_plain_path_in_float64(normaliz
         leaves = [*draw(2, count, WIDTH, seed=seed), torch.tensor(tau)]
         leaves = [leaf.clone().requires_grad_() for leaf in leaves]
         found = []
-        for fast, dtype in ((True, torch.float32), (False, torch.float64)):
+        for fused, dtype in ((True, torch.float32), (False, torch.float64)):
             left, right = (x[i] if shared_vectors else x for x, i in zip(leaves, ids, strict=False))
             chosen = {"normalize": normalize, "duplicates": duplicates, "directions": directions, "reduction": reduction}
             known = {"left_ids": ids[0], "right_ids": ids[1], "shared_vectors": shared_vectors}
             loss = batch_softmax_loss(
-                left.to(dtype), right.to(dtype), labels, temperature=leaves[2], fast=fast, **chosen, **known
+                left.to(dtype), right.to(dtype), labels, temperature=leaves[2], fused=fused, **chosen, **known
             )
-            assert is_fused(loss) is fast
+            assert is_fused(loss) is fused
             found.append([loss.to(torch.float32), *torch.autograd.grad(loss, leaves)])
         torch.testing.assert_close(*found, rtol=1e-4, atol=2e-5)
 
@@ -118,14 +118,14 @@ def test_a_graph_that_is_retained_gives_its_gradients_again_and_evaluation_needs
 
 def test_a_gradient_of_the_gradient_is_refused(always_fused):
     left, right = (side.requires_grad_() for side in draw(2, 30, 8))
-    with pytest.raises(UserError, match="no second derivative: call batch_softmax_loss with fast=False"):
+    with pytest.raises(UserError, match="no second derivative: call batch_softmax_loss with fused=False"):
         torch.autograd.grad(batch_softmax_loss(left, right), left, create_graph=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_embeddings_are_scored_in_float32_even_under_autocast(dtype, always_fused):
     left, right = (side.to(dtype).requires_grad_() for side in draw(2, 30, 8))
-    expected = batch_softmax_loss(left.float(), right.float(), fast=False)
+    expected = batch_softmax_loss(left.float(), right.float(), fused=False)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = batch_softmax_loss(left, right)
     assert is_fused(found) and found.dtype == torch.float32
@@ -186,7 +186,7 @@ def test_entangled_positives_are_left_to_the_plain_path(always_fused):
         (512, 8, torch.bfloat16, {}, True),
         (512, 8, torch.float64, {}, False),
         (512, 1025, torch.float32, {}, False),
-        (512, 8, torch.float32, {"fast": False}, False),
+        (512, 8, torch.float32, {"fused": False}, False),
         (512, 8, torch.float32, {"temperature": 0.005}, False),  # 2^S would overflow
         (512, 8, torch.float32, {"temperature": 1.0, "normalize": "none"}, True),
         (512, 8, torch.float32, {"temperature": 0.01, "normalize": "none"}, False),
@@ -208,10 +208,10 @@ def test_the_switch_reaches_the_function(tiny_model):
     from pairtune.sbert.losses import Batch, build_loss
 
     left, right = (side.requires_grad_() for side in draw(2, 512, 8))
-    for fast in (True, False):
-        loss = build_loss(tiny_model, LossSettings(kind="bsc"), fast=fast)
-        assert is_fused(loss.loss_of(left, right, Batch(None, None))) is fast
-        assert build_loss(tiny_model, LossSettings(kind="combo"), fast=fast).fast is fast
+    for fused in (True, False):
+        loss = build_loss(tiny_model, LossSettings(kind="bsc"), fused=fused)
+        assert is_fused(loss.loss_of(left, right, Batch(None, None))) is fused
+        assert build_loss(tiny_model, LossSettings(kind="combo"), fused=fused).fused is fused
 
 
 def test_shared_vectors_without_ids_are_refused():

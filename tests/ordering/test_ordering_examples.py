@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -279,3 +281,45 @@ def test_many_vectors_are_searched_approximately(capsys):
     assert "approximate" not in capsys.readouterr().err
     find_nearest(vectors, 10, exact_below=300)
     assert "neighbors of 300 texts: approximate" in capsys.readouterr().err
+
+
+def released_shuffle(visits, vectors, text, n, s):
+    """The authors' example-based shuffling, line by line: a group is full with its s-th distinct text."""
+    result, used = [], set()
+    for e in visits:
+        if e in used:
+            continue
+        used.add(e)
+        result.append(e)
+        group = {text[e]}
+        apart = np.linalg.norm(vectors[text] - vectors[text[e]], axis=1)
+        for x in sorted((x for x in range(len(text)) if x != e), key=lambda x: (apart[x], text[x], (x - e) % len(text)))[:n]:
+            if x not in used:
+                result.append(x)
+                used.add(x)
+                group.add(text[x])
+                if len(group) >= s:
+                    break
+    return result[::-1]
+
+
+@pytest.mark.parametrize(("n", "s"), [(60, 4), (9, 3), (60, 7)])
+def test_groups_that_count_texts_of_euclidean_neighbors_are_those_of_the_released_code(n, s):
+    rng = np.random.default_rng(s)
+    text = np.concatenate([np.arange(15), rng.integers(0, 15, 45)])
+    vectors = rng.normal(size=(15, 4)) * rng.uniform(0.2, 5, size=(15, 1))  # of very different lengths
+    side = Side.of([f"text {number}" for number in text]).encoded(vectors)
+    choice = OrderSettings(by="examples", neighbors=n, group=s, group_counts="texts", distance="euclidean")
+    order = order_pairs(side, choice, seed=3)
+    expected = released_shuffle(shuffle_rows(60, 3).tolist(), vectors, text, n, s)
+    starts = [*order.groups.tolist(), 60]
+    ours = [set(order.rows[begin:end].tolist()) for begin, end in pairwise(starts)]
+    assert sorted(order.rows.tolist()) == list(range(60))
+    assert max(len({text[row] for row in group}) for group in ours) <= s < max(map(len, ours))
+    places = np.cumsum([0, *map(len, ours)])
+    assert [set(expected[begin:end]) for begin, end in pairwise(places)] == ours
+
+
+def test_a_margin_of_cosines_and_euclidean_neighbors_are_refused_together():
+    with pytest.raises(UserError, match=r"order\.margin compares cosines"):
+        order_pairs(Side.of(["a", "b"]), OrderSettings(by="examples", margin=0.1, distance="euclidean"), seed=1)

@@ -13,7 +13,7 @@ from pairtune.runs.evidence import read_evidence
 from pairtune.training import run
 from report_runs import NASTY, duplicates_task, make_small_recipe
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser"), needs_chromium]
+pytestmark = [pytest.mark.browser, needs_chromium]
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 
 from pairtune.errors import UserError
 from pairtune.runs.recipe import make_recipe, read_recipe, shipped_recipes
-from pairtune.runs.settings import READERS, default_of, refuse_unread, unread_settings, value_of
+from pairtune.runs.settings import READ_BY, default_of, refuse_unread, unread_settings, value_of
 from pairtune.training import run
 from small import assert_same_weights, small_recipe
 
@@ -23,18 +23,28 @@ OTHER = {  # for every setting of the table, a value that is not its default
         "mix": 0.9,
         "pointwise": "pearson",
         "margin": 0.9,
+        "host": "AnglELoss",
+    },
+    "order": {
+        "side": "right",
+        "group": 3,
+        "neighbors": 9,
+        "shingle": 2,
+        "clusters": 2,
+        "encode": "once",
+        "group_counts": "texts",
+        "distance": "euclidean",
     },
     "train": {"mined": 3, "mined_margin": 0.2},
-    "order": {"side": "right", "group": 3, "neighbors": 9, "shingle": 2, "clusters": 2, "encode": "once"},
 }
 
 
 def test_every_setting_without_effect_is_named_and_really_has_none(tmp_path, tiny_encoder, small_task):
-    """Nineteen settings of contrasts and of orders, in a training that has neither."""
+    """Twenty-two settings of contrasts and of orders, in a training that has neither."""
     loss = {**OTHER["loss"], "kind": "mse", "learn_temperature": False}
     plain = small_recipe(tiny_encoder, loss={"kind": "mse"}, train={"epochs": 1})
     odd = small_recipe(tiny_encoder, loss=loss, order=OTHER["order"], train={"epochs": 1, **OTHER["train"]})
-    assert set(unread_settings(odd)) == set(READERS) - {"loss.learn_temperature"}
+    assert set(unread_settings(odd)) == set(READ_BY) - {"loss.learn_temperature"}
     run(plain, 1, out=tmp_path / "plain", task=small_task)
     record = run(odd, 1, out=tmp_path / "odd", task=small_task)
     assert_same_weights(tmp_path / "plain" / "model", tmp_path / "odd" / "model")
@@ -42,11 +52,11 @@ def test_every_setting_without_effect_is_named_and_really_has_none(tmp_path, tin
     assert any(note.startswith(said) for note in record.notes)
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("name", READ_BY)
 def test_a_setting_that_is_read_is_not_named(name):
     table, _, field = name.partition(".")
-    decided, _, by = READERS[name].decided_by.partition(".")
-    for value in READERS[name].values:
+    decided, _, by = READ_BY[name].decided_by.partition(".")
+    for value in READ_BY[name].values:
         settings = {decided: {by: value}}
         settings.setdefault(table, {})[field] = OTHER[table][field]
         recipe = make_recipe({"name": "a", **settings})

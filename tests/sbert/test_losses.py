@@ -8,7 +8,13 @@ import pytest
 import torch
 from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-from sentence_transformers.sentence_transformer.losses import CoSENTLoss, CosineSimilarityLoss, MatryoshkaLoss, TripletLoss
+from sentence_transformers.sentence_transformer.losses import (
+    AnglELoss,
+    CoSENTLoss,
+    CosineSimilarityLoss,
+    MatryoshkaLoss,
+    TripletLoss,
+)
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from pairtune.encoders.loading import load_encoder
@@ -16,7 +22,7 @@ from pairtune.errors import UserError
 from pairtune.loss import batch_softmax_loss
 from pairtune.loss.terms import NORMALIZATIONS, text_ids
 from pairtune.runs.recipe import LossSettings
-from pairtune.sbert.losses import LOSSES, BatchSoftmaxLoss, ComboLoss, CosentLoss, PearsonLoss, build_loss
+from pairtune.sbert.losses import FURTHER_LOSSES, LOSSES, BatchSoftmaxLoss, ComboLoss, CosentLoss, PearsonLoss, build_loss
 
 LEFT = [
     "How do I sort a list?",
@@ -324,9 +330,11 @@ def test_every_kind_of_a_recipe_builds_its_loss(encoder):
         "cosent": CosentLoss,
         "mse": CosineSimilarityLoss,
         "triplet": TripletLoss,
+        "host": AnglELoss,
     }
     for kind in kinds:
-        assert type(build_loss(encoder, LossSettings(kind=kind))) is classes[kind]
+        host = {"host": "AnglELoss"} if kind == "host" else {}
+        assert type(build_loss(encoder, LossSettings(kind=kind, **host))) is classes[kind]
     assert build_loss(encoder, LossSettings(kind="triplet", margin=0.6)).triplet_margin == 0.6
 
 
@@ -346,3 +354,18 @@ def test_the_settings_of_a_recipe_reach_the_loss(encoder):
     config = build_loss(encoder, LossSettings(kind="combo", **chosen)).get_config_dict()
     assert config.pop("gather_across_devices") is True
     assert config == {**chosen, "temperature": pytest.approx(0.07)}
+
+
+def test_a_loss_of_the_host_is_named_or_refused_with_what_there_is(encoder):
+    with pytest.raises(
+        UserError, match=r"loss\.host is 'SoftmaxLoss'; known: CosineSimilarityLoss, MultipleNegativesRankingLoss"
+    ):
+        build_loss(encoder, LossSettings(kind="host", host="SoftmaxLoss"))
+
+
+def test_a_program_may_add_losses_of_its_own(encoder, monkeypatch):
+    class Mine(CosineSimilarityLoss):
+        pass
+
+    monkeypatch.setitem(FURTHER_LOSSES, "Mine", Mine)
+    assert type(build_loss(encoder, LossSettings(kind="host", host="Mine"))) is Mine

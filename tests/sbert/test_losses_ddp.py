@@ -7,8 +7,6 @@ import torch
 
 from ddp_worker import CASES, backward, train
 
-pytestmark = pytest.mark.xdist_group("ddp")  # the two processes are started once
-
 
 @pytest.mark.parametrize("case", CASES)
 def test_loss_and_gradients_of_two_processes_are_those_of_their_joined_batch(two_ranks, tiny_encoder, case):

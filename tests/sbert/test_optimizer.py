@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformerTrainer, SentenceTransforme
 
 from pairtune.errors import UserError
 from pairtune.sbert.losses import BatchSoftmaxLoss
-from pairtune.sbert.trainer import FAR, UncorrectedAdamW, without_bias_correction
+from pairtune.sbert.trainer import LATE_STEP, UncorrectedAdamW, without_bias_correction
 
 
 def parameters(dtype=torch.float32):
@@ -82,7 +82,7 @@ def test_a_state_that_counted_its_steps_goes_on_without_correction():
     counted.step()
     resumed = UncorrectedAdamW(params)
     resumed.load_state_dict(counted.state_dict())
-    assert len(resumed.state) == 3 and all(one["step"] == FAR for one in resumed.state.values())
+    assert len(resumed.state) == 3 and all(one["step"] == LATE_STEP for one in resumed.state.values())
 
 
 def test_a_closure_gives_its_loss_back():
@@ -126,7 +126,7 @@ def test_the_hosts_trainer_takes_it_with_its_own_settings(tiny_model, tmp_path):
     for group, decay in zip(optimizer.param_groups, (0.02, 0.0), strict=True):
         assert (group["lr"], group["betas"], group["eps"], group["weight_decay"]) == (3e-5, (0.85, 0.999), 1e-7, decay)
         assert group["fused"]  # what the host would have taken
-    assert all(state["step"] == FAR for state in optimizer.state.values())
+    assert all(state["step"] == LATE_STEP for state in optimizer.state.values())
 
 
 def test_what_it_cannot_do_is_refused():

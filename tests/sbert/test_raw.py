@@ -14,12 +14,12 @@ from sentence_transformers.sentence_transformer.losses import TripletLoss
 from sentence_transformers.sentence_transformer.modules import Normalize
 from transformers import TrainerCallback
 
-from pairtune.encoders.embedding import encode_texts
+from pairtune.encoders.embedding import embed, encode_texts
 from pairtune.encoders.loading import load_encoder
 from pairtune.loss import batch_softmax_loss
 from pairtune.runs.recipe import make_recipe
 from pairtune.sbert.losses import BatchSoftmaxLoss
-from pairtune.sbert.raw import raw_embeddings
+from pairtune.sbert.raw import raw_embeddings, unnormalized
 from pairtune.sbert.trainer import make_trainer
 from small import small_pairs, small_recipe
 
@@ -143,3 +143,16 @@ def test_only_normalizations_at_the_end_are_taken_off(tiny_encoder):
     with raw_embeddings(model):
         assert set(vars(model[2])) == inner and set(vars(normalize)) == before | {"forward"}
     assert set(vars(normalize)) == before
+
+
+def test_unnormalized_vectors_have_their_own_lengths_and_the_model_is_as_it_was_afterwards(tiny_model):
+    texts = ["a stone", "a river in the garden"]
+
+    def lengths():
+        return embed(tiny_model, texts).norm(dim=1)
+
+    with raw_embeddings(tiny_model):  # as in a training, where an order asks for them
+        with unnormalized(tiny_model):
+            assert (lengths() - 1).abs().min() > 0.1
+        assert torch.allclose(lengths(), torch.ones(2), atol=1e-5)
+    assert torch.allclose(lengths(), torch.ones(2), atol=1e-5)

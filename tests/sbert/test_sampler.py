@@ -18,7 +18,6 @@ from pairtune.encoders.embedding import encode_texts
 from pairtune.errors import UserError
 from pairtune.ordering import Side, epoch_seed, order_pairs
 from pairtune.runs.recipe import OrderSettings
-from pairtune.sbert import memory as kept_module
 from pairtune.sbert.hard_batches import ORDER_FILE, HardBatches, encode_side
 from pairtune.sbert.memory import Encoded, Kept
 from pairtune.sbert.sampler import OrderedBatchSampler
@@ -211,12 +210,11 @@ def test_reused_vectors_are_those_of_the_training_steps(tiny_encoder, tmp_path, 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize("at_hand", [0, 100])
 @pytest.mark.parametrize("waiting", [1, 100])  # each batch is filed by itself, or both together
-def test_of_a_text_that_is_seen_twice_the_last_vector_is_kept(device, at_hand, waiting, monkeypatch):
+def test_of_a_text_that_is_seen_twice_the_last_vector_is_kept(device, at_hand, waiting):
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("needs an NVIDIA GPU")
-    monkeypatch.setattr(kept_module, "AT_HAND", at_hand)
-    monkeypatch.setattr(kept_module, "WAITING", waiting)
-    kept = Kept(Encoded(torch.zeros(4, 1)), np.array([0, 1, 0, 2, 0, 3]), columns=2, place=0, device=torch.device(device))
+    sizes = {"at_hand": at_hand, "waiting": waiting}
+    kept = Kept(Encoded(torch.zeros(4, 1)), np.array([0, 1, 0, 2, 0, 3]), 2, 0, torch.device(device), **sizes)
     kept.begin_epoch([[0, 1, 2], [3, 4]], 0)
     for left in ([1.0, 2.0, 3.0], [4.0, 5.0]):
         kept.see(torch.tensor([*left, *(0.0 for _ in left)], device=device)[:, None])

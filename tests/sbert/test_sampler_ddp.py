@@ -7,8 +7,6 @@ import pytest
 from ddp_sampler import BATCH, LEFT, PAIRS, SEED, STEPS, order_settings
 from pairtune.ordering import Side, epoch_seed, order_pairs
 
-pytestmark = pytest.mark.xdist_group("ddp")  # the two processes are started once
-
 
 @pytest.fixture(scope="module")
 def ranks(two_ranks):

@@ -216,18 +216,16 @@ def answer_of(connection: socket.socket) -> bytes:
     return b""
 
 
-def test_clients_that_stop_leave_no_one_waiting(url, monkeypatch):
-    monkeypatch.setattr(limits, "BODY_SECONDS", 0.5)
-    monkeypatch.setattr(server, "SILENT_SECONDS", 0.5)
-    silent = [socket.create_connection(("127.0.0.1", port_of(url))) for _ in range(200)]
+def test_clients_that_stop_leave_no_one_waiting(both):
     half = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
-    for connection in silent[:150]:
-        connection.sendall(half)  # more than may wait at once
-    answers = [answer_of(connection) for connection in silent]
-    assert set(answers[:150]) <= {b"408", b"503"}
-    assert set(answers[150:]) == {b""}  # said nothing, and were let go
-    monkeypatch.undo()
-    assert ask(f"{url}/api/search", {"text": QUERY})[0] == 200
+    with serving(both, body_seconds=0.5, silent_seconds=0.5) as url:
+        silent = [socket.create_connection(("127.0.0.1", port_of(url))) for _ in range(200)]
+        for connection in silent[:150]:
+            connection.sendall(half)  # more than may wait at once
+        answers = [answer_of(connection) for connection in silent]
+        assert set(answers[:150]) <= {b"408", b"503"}
+        assert set(answers[150:]) == {b""}  # said nothing, and were let go
+        assert ask(f"{url}/api/search", {"text": QUERY})[0] == 200
 
 
 def test_the_page_is_served_while_the_encoder_works(url, both, monkeypatch):

@@ -8,7 +8,7 @@ from browsing import assert_no_errors, assert_only_this_machine_was_asked, forge
 from serving import CORPUS, load_both, serving
 
 pytest.importorskip("fastapi", reason="pip install 'pairtune[serve]'")
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser"), needs_chromium]
+pytestmark = [pytest.mark.browser, needs_chromium]
 
 
 @pytest.fixture(scope="module")

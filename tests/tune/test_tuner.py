@@ -20,8 +20,6 @@ from pairtune.tune.race import TOO_SHORT
 from searches import HELD, TRAININGS, small_search
 from small import assert_same_weights
 
-pytestmark = pytest.mark.xdist_group("search")  # the searches are made once
-
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, tiny_encoder):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pairtune.tune.rules import Choice
     from pairtune.tune.tuner import Tuned
 
-FEW = 200  # test pairs: below, the terminal points to the intervals
+FEW_TEST_PAIRS = 200  # test pairs: below, the terminal points to the intervals
 CALL_WIDTH = 60  # characters of a function that the demo finds
 DEMO_SEARCHES = (
     "ask for a password without showing it",
@@ -172,6 +172,14 @@ def make_choice(name: str | None, own: Task | None, overrides: Sequence[str], wh
     return choose(own, overrides)
 
 
+def how_to_read(model: Path) -> str:
+    """What to know of a model with a prompt for each side before calling it; nothing for others."""
+    path = model / "config_sentence_transformers.json"
+    prompts = json.loads(path.read_text(encoding="utf-8")).get("prompts", {}) if path.exists() else {}
+    known = prompts.get("query") or prompts.get("document")
+    return " (left texts: encode_query, right texts: encode_document)" if known else ""
+
+
 def print_runs(runs: list[Run], folder: Path, as_json: bool) -> None:
     """Before and after for every seed, their mean, and where the model is; the page that shows more is written here."""
     from pairtune.report.page import write_reports
@@ -183,9 +191,9 @@ def print_runs(runs: list[Run], folder: Path, as_json: bool) -> None:
         print(json.dumps({**summarize(runs), "report": os.fspath(page)}))
         return
     screen.print(table_of_runs(runs))
-    if (tested := runs[0].pairs["test"]) < FEW:
+    if (tested := runs[0].pairs["test"]) < FEW_TEST_PAIRS:
         print(f"test has {tested} pairs only: before you believe a difference, look at its interval in the report")
-    print(f"model: {folder / 'model'}\nreport: {page}")
+    print(f"model: {folder / 'model'}{how_to_read(folder / 'model')}\nreport: {page}")
     if advice := runs[kept_run(runs)].advise():
         print(advice)
 
@@ -256,4 +264,5 @@ def print_tuned(found: Tuned, as_json: bool) -> None:
         return
     screen.print(table_of_runs([found.run]))
     print(describe_choice(found.tuning))
-    print("\n".join(f"{name}: {path}" for name, path in {"model": found.folder / "model", **places}.items()))
+    model = f"{found.folder / 'model'}{how_to_read(found.folder / 'model')}"
+    print("\n".join(f"{name}: {path}" for name, path in {"model": model, **places}.items()))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pairtune.data.pairs import Task
 
-Part = Annotated[
+SplitOption = Annotated[
     str | None,
     typer.Option("--split", help="train, dev, test, or an extra split; default: test, or all pairs of your own file."),
 ]
@@ -70,7 +70,7 @@ def tasks(as_json: JsonFlag = False) -> None:
 def evaluate(
     model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
     task: Annotated[str | None, typer.Argument(help="A dataset that `pairtune tasks` lists, if there is no --data.")] = None,
-    split: Part = None,
+    split: SplitOption = None,
     own: OwnData = OwnData(),  # noqa: B008
     left_prompt: LeftPrompt = None,
     right_prompt: RightPrompt = None,
@@ -97,7 +97,7 @@ def metrics(
         ),
     ],
     task: Annotated[str | None, typer.Argument(help="The dataset that was scored, if there is no --data.")] = None,
-    split: Part = None,
+    split: SplitOption = None,
     dev_scores: Annotated[Path | None, typer.Option(help="Scores of dev, to choose the threshold of F1 on.")] = None,
     own: OwnData = OwnData(),  # noqa: B008
     as_json: JsonFlag = False,

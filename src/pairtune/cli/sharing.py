@@ -71,9 +71,19 @@ def export(
     print_scores({"lowest cosine": export_model(model, folder, "onnx" if onnx else "openvino")}, as_json)
 
 
-PACKAGES = ("torch", "transformers", "sentence-transformers", "tokenizers", "datasets", "numpy", "faiss-cpu", "duckdb", "pyspark")
+DIAGNOSED = (
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "tokenizers",
+    "datasets",
+    "numpy",
+    "faiss-cpu",
+    "duckdb",
+    "pyspark",
+)
 NEAR = ("how do I sort a list?", "sorted(iterable) returns a new sorted list")
-FAR = ("how do I sort a list?", "socket.create_connection(address) opens a TCP connection")
+UNRELATED = ("how do I sort a list?", "socket.create_connection(address) opens a TCP connection")
 
 
 @app.command()
@@ -90,7 +100,7 @@ def examine() -> Iterator[tuple[str, str]]:
 
     yield "pairtune", __version__
     yield "python", f"{platform.python_version()} on {platform.platform()}, {os.cpu_count()} cores"
-    for name in PACKAGES:
+    for name in DIAGNOSED:
         yield name, installed(name)
     yield "device", describe_devices()
     yield "cache", describe_folder(cache_folder())
@@ -128,7 +138,7 @@ def self_test() -> str:
     from pairtune.encoders.loading import load_encoder
 
     try:
-        near, far = score_pairs(load_encoder("minilm"), *zip(NEAR, FAR, strict=True))
+        near, far = score_pairs(load_encoder("minilm"), *zip(NEAR, UNRELATED, strict=True))
     except Exception as problem:  # whatever is wrong here is what the report is about
         return f"FAILED: {type(problem).__name__}: {problem}"
     return f"{'passed' if near > far else 'FAILED'}: a near pair scores {near:.2f}, a far one {far:.2f}"

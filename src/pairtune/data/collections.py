@@ -18,8 +18,8 @@ from pairtune.progress import track
 ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 IR = "ir:"  # before the name of a collection in ir_datasets
 RUNS = (".trec", ".run", ".txt", ".tsv")
-SPLITS = {"train": ("train",), "dev": ("dev", "validation", "valid"), "test": ("test",)}
-METRICS = ("MRR@10", "nDCG@10", "Recall@100", "MAP")  # the first one chooses the epoch
+SPLIT_FILES = {"train": ("train",), "dev": ("dev", "validation", "valid"), "test": ("test",)}
+OF_SEARCH = ("MRR@10", "nDCG@10", "Recall@100", "MAP")  # the first one chooses the epoch
 LAYOUT = "corpus.jsonl and queries.jsonl (with _id and text), and qrels/train.tsv, qrels/dev.tsv, qrels/test.tsv"
 
 Judgements = list[tuple[str, str, float]]  # query, text, grade
@@ -39,7 +39,7 @@ def read_collection(path: Path, seed: int = 0) -> Task:
     judged = (
         _judgements_of_name(path)
         if str(path).startswith(IR)
-        else {split: _read_split(path, names) for split, names in SPLITS.items()}
+        else {split: _read_split(path, names) for split, names in SPLIT_FILES.items()}
     )
     found = {split: _pairs(path, rows, queries, texts) for split, rows in judged.items() if rows}
     if not found:
@@ -50,7 +50,15 @@ def read_collection(path: Path, seed: int = 0) -> Task:
     sizes = ", ".join(f"{len(pairs):,} {split}" for split, pairs in whole.items() if len(pairs))
     notes = (f"retrieval: a collection of {len(queries):,} queries and {len(corpus):,} texts", f"{note}: {sizes}")
     return Task(
-        path.name, "retrieval", whole["train"], whole["dev"], whole["test"], METRICS[0], METRICS, notes=notes, source=str(path)
+        path.name,
+        "retrieval",
+        whole["train"],
+        whole["dev"],
+        whole["test"],
+        OF_SEARCH[0],
+        OF_SEARCH,
+        notes=notes,
+        source=str(path),
     )
 
 
@@ -108,13 +116,13 @@ def _parts(name: str) -> list[tuple[str, Any]]:
     own = name.removeprefix(IR)
     below = [
         (split, f"{own}/{other}")
-        for split, names in SPLITS.items()
+        for split, names in SPLIT_FILES.items()
         for other in names
         if f"{own}/{other}" in ir_datasets.registry
     ]
     if below:
         return [(split, _load(full)) for split, full in below]
-    ends = next((split for split, names in SPLITS.items() if own.rpartition("/")[2] in names), "train")
+    ends = next((split for split, names in SPLIT_FILES.items() if own.rpartition("/")[2] in names), "train")
     return [(ends, _load(own))]
 
 
@@ -238,13 +246,13 @@ def _pairs(path: Path, rows: Judgements, queries: Mapping[str, str], texts: Mapp
 
 def _split(found: Mapping[str, PairSet], seed: int, path: Path) -> tuple[dict[str, PairSet], str]:
     """Train, dev and test; what is missing of dev and test is split from train, if there is any."""
-    missing = [place for place, name in enumerate(SPLITS) if name not in found]
+    missing = [place for place, name in enumerate(SPLIT_FILES) if name not in found]
     nothing = next(iter(found.values())).take([])
-    parts = {name: found.get(name, nothing) for name in SPLITS}
+    parts = {name: found.get(name, nothing) for name in SPLIT_FILES}
     if "train" not in found or not missing:
         return parts, "as given"
     drawn = split_by_key(list(map(str, parts["train"].query)), seed, str(path))
-    names = list(SPLITS)
+    names = list(SPLIT_FILES)
     parts |= {names[place]: found["train"].take(drawn == place) for place in missing}
     return parts | {"train": found["train"].take(~np.isin(drawn, missing))}, "split by query"
 

@@ -133,7 +133,7 @@ def _share_within(texts: Sequence[str], others: Sequence[str]) -> float:
     return len(mine & known) / max(1, len(mine))
 
 
-ROWS = 1024  # anchors that are compared with all right texts at a time
+COMPARED_AT_ONCE = 1024  # anchors that are compared with all right texts at a time
 
 
 @dataclass(frozen=True)
@@ -254,11 +254,11 @@ def _closest(
     left: np.ndarray, right: np.ndarray, anchors: np.ndarray, pairs: PairSet, known: set[tuple[str, str]]
 ) -> Iterator[tuple[int, int, float]]:
     """For each anchor the closest right text that is not known to go with it, and not the left text itself."""
-    for start in range(0, len(anchors), ROWS):
-        rows = anchors[start : start + ROWS]
+    for start in range(0, len(anchors), COMPARED_AT_ONCE):
+        rows = anchors[start : start + COMPARED_AT_ONCE]
         similarity = left[rows] @ right.T  # (rows, N)
         for row, line in zip(rows.tolist(), similarity, strict=True):
-            for other in np.argsort(-line)[:ROWS].tolist():
+            for other in np.argsort(-line)[:COMPARED_AT_ONCE].tolist():
                 text = pairs.right[other]
                 if text != pairs.left[row] and (pairs.left[row], text) not in known:
                     yield row, other, float(line[other])

@@ -15,7 +15,7 @@ from pairtune.data.splits import join
 from pairtune.errors import UserError
 from pairtune.runs.recipe import Stage
 
-USE_NEGATIVES = ("bsc", "combo", "triplet")  # losses that can
+USE_NEGATIVES = ("bsc", "combo", "triplet", "host")  # losses that can
 
 if TYPE_CHECKING:
     from datasets import Dataset

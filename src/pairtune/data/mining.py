@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
 
 FURTHER = 10  # candidates for each negative that is asked for, where some may be refused
-CELLS = 2**26  # similarities that are held at once on a device
+DEVICE_CELLS = 2**26  # similarities that are held at once on a device
 
 Ranked = tuple[np.ndarray, np.ndarray]  # (Q, k) scores, falling, and places in the corpus, −1 where there is none
 Rescore = Callable[[Sequence[str], Sequence[str]], np.ndarray]
@@ -97,7 +97,7 @@ class Nearest:
         import torch
 
         corpus = torch.from_numpy(self.corpus).to(self.device).T
-        blocks = torch.from_numpy(self.queries).split(max(1, CELLS // len(self.corpus)))
+        blocks = torch.from_numpy(self.queries).split(max(1, DEVICE_CELLS // len(self.corpus)))
         found = [(block.to(self.device) @ corpus).topk(count, dim=1) for block in track(blocks, "searching")]
         scores, places = (torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True))
         return scores, places

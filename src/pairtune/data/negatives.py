@@ -16,7 +16,7 @@ from pairtune.ordering.nearest import unit_rows
 from pairtune.progress import track
 
 SKIPPED = 100  # the nearest may be positives that nobody labelled
-BLOCK = 256  # anchors whose similarities are held at once
+ANCHORS_AT_ONCE = 256  # anchors whose similarities are held at once
 
 
 def logarithmic_negatives(
@@ -109,8 +109,8 @@ def _places(texts: Sequence[str], places: Iterable[int]) -> dict[str, list[int]]
 def _nearest_first(left: np.ndarray, corpus: np.ndarray) -> Iterator[np.ndarray]:
     """For each left vector, the columns of the corpus by falling cosine; ties keep the order of the corpus."""
     corpus = unit_rows(corpus)
-    for start in range(0, len(left), BLOCK):
-        similarity = unit_rows(left[start : start + BLOCK]) @ corpus.T  # (b, C)
+    for start in range(0, len(left), ANCHORS_AT_ONCE):
+        similarity = unit_rows(left[start : start + ANCHORS_AT_ONCE]) @ corpus.T  # (b, C)
         yield from np.argsort(-similarity, axis=1, kind="stable")
 
 
@@ -131,7 +131,7 @@ def _balance(pairs: PairSet, positive: np.ndarray, drawn: list[tuple[str, str]],
     return both.take(rng.permutation(len(both)))
 
 
-CELLS = 2**24  # similarities that are held at once
+COMPARED_CELLS = 2**24  # similarities that are held at once
 
 
 class Query(NamedTuple):
@@ -214,7 +214,7 @@ def _most_alike(queries: Sequence[Query], pool: np.ndarray) -> Iterator[np.ndarr
 
     words = TfidfVectorizer(token_pattern=r"\w+|[^\w\s]", dtype=np.float32)  # a text without words still has its signs
     texts = words.fit_transform(pool).T
-    block = max(1, CELLS // len(pool))
+    block = max(1, COMPARED_CELLS // len(pool))
     for start in track(range(0, len(queries), block), "finding right texts to fill the queries with"):
         some = queries[start : start + block]
         similarity = (words.transform([query.left for query in some]) @ texts).toarray()  # (b, P)

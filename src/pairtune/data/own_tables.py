@@ -13,12 +13,13 @@ from pairtune.data.collections import is_collection, read_collection
 from pairtune.data.files import read_lines
 from pairtune.data.formats import is_table, open_table, stem_of
 from pairtune.data.pairs import Kind, PairSet, Task
-from pairtune.data.profile import check_kind, metrics_of, number_texts, see_kind
+from pairtune.data.profile import check_kind, metrics_of, see_kind
 from pairtune.data.records import Files, Records, collect_records, join_records, open_tables
 from pairtune.data.roles import Roles, find_roles
 from pairtune.data.splits import distinct, fold, split_by_key
 from pairtune.data.table import Table, rescale
 from pairtune.errors import UserError
+from pairtune.ordering.order import number_texts
 
 SPLITS = ("train", "dev", "test")
 NO_TEXTS = {"nan", "NaN", "NULL", "null", "None", "NA", "N/A", "#N/A"}
@@ -174,7 +175,7 @@ def _doubt_texts(records: Records) -> list[str]:
 
 def _repetitions(pairs: PairSet) -> tuple[str, ...]:
     """How many pairs occur again, and how many of those contradict themselves."""
-    left, right = number_texts(pairs.left), number_texts(pairs.right)
+    left, right = number_texts(pairs.left)[1], number_texts(pairs.right)[1]
     _, same, count = np.unique(left * (right.max() + 1) + right, return_inverse=True, return_counts=True)
     low, high = np.ones(len(count)), np.zeros(len(count))
     np.minimum.at(low, same, pairs.label)

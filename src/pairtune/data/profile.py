@@ -14,6 +14,7 @@ import numpy as np
 from pairtune.data.pairs import Kind, PairSet, Task
 from pairtune.data.splits import METRICS_OF_KIND
 from pairtune.errors import UserError
+from pairtune.ordering.order import number_texts
 
 MEASURED_TEXTS = 20_000  # lengths are measured on at most so many texts, spread evenly
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -53,7 +54,7 @@ class Profile:
 def profile(task: Task) -> Profile:
     """The figures of a task's training split (and how much dev there is)."""
     pairs = task.train
-    left, right = number_texts([str(query) for query in pairs.query]), number_texts(pairs.right)
+    left, right = number_texts([str(query) for query in pairs.query])[1], number_texts(pairs.right)[1]
     lefts, uses = int(left.max(initial=-1)) + 1, np.bincount(right)
     positive = pairs.positives(task.positive_above)
     has_positive, has_other = (np.bincount(left[mask], minlength=lefts) > 0 for mask in (positive, ~positive))
@@ -96,17 +97,6 @@ def describe(found: Profile) -> str:
         f"{found.kind}: {found.pairs:,} pairs, {found.left:,} left{several} and {found.right:,} right texts, {labels}; "
         f"{words}; dev: {dev}"
     )
-
-
-def number_texts(texts: Sequence[str]) -> np.ndarray:
-    """(N,) from 0 on: the same number for the same text, in order of first occurrence.
-
-    >>> number_texts(["b", "a", "b"]).tolist()
-    [0, 1, 0]
-    """
-    import pyarrow as pa
-
-    return pa.array(texts, pa.large_string()).dictionary_encode().indices.to_numpy().astype(np.int64)
 
 
 def _lengths(pairs: PairSet) -> tuple[np.ndarray, np.ndarray]:
@@ -173,7 +163,7 @@ def metrics_of(kind: Kind, pairs: PairSet) -> tuple[str, ...]:
 
 def _count_lists(pairs: PairSet) -> tuple[int, int, int, int]:
     """Left texts with a list of pairs, with both kinds of answers, with a list of different labels; and all of them."""
-    query = number_texts([str(name) for name in pairs.query])
+    query = number_texts([str(name) for name in pairs.query])[1]
     count = np.bincount(query)
     positive = pairs.positives()
     with_positive, with_other = (np.bincount(query[mask], minlength=len(count)) > 0 for mask in (positive, ~positive))

@@ -66,6 +66,8 @@ def check_sources(task: Task, recipe: Recipe) -> None:
         return
     if recipe.dev != "given" or recipe.dev_candidates:
         raise UserError("several sources are scored as they are: leave out dev and dev_candidates")
+    if recipe.mark_sides:
+        raise UserError("mark_sides marks the texts of one dataset: give prompts to the sources instead")
     for stage in recipe.stages:
         if stage.train.file or stage.train.negatives == "mined":
             raise UserError('train.file and train.negatives = "mined" are about one dataset: leave them out with several sources')

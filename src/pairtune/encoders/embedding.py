@@ -36,10 +36,12 @@ def embed(
     prompt: str = "",
     task: str | None = None,
     quiet: bool = False,
+    exact: bool = False,
 ) -> Tensor:
     """(N, n) float32: the embedding of each text as `model.encode` gives it, on the model's device.
 
-    prompt: stands before each text, "" for none. task: as `encode` takes it. quiet: show no progress.
+    prompt: stands before each text, "" for none. task: as `encode` takes it. quiet: show no progress. exact: a GPU multiplies
+    in float32, not by its TF32 units.
     """
     options = {"task": task} if task else {}
     plain = not prompt and not task and len(texts) in REMEMBERED and why_padded(model) is None
@@ -49,7 +51,7 @@ def embed(
     by_length = sorted(range(len(texts)), key=lambda place: len(texts[place]))
     chunks = [by_length[start : start + CHUNK[kind]] for start in range(0, len(texts), CHUNK[kind])]
     places, parts = [], []
-    with torch.inference_mode(), tf32_products(kind):
+    with torch.inference_mode(), own_precision(model), gpu_products(kind, exact=exact):
         for chunk in chunks if quiet else track(chunks, what):
             for rows, vectors in _embed_chunk(model, [texts[place] for place in chunk], TOKENS[kind], prompt, options, tokens):
                 places += [chunk[row] for row in rows]
@@ -60,9 +62,23 @@ def embed(
     return torch.cat(parts)[order.to(parts[0].device)]
 
 
-def tf32_products(kind: str) -> AbstractContextManager[None]:
-    """On a GPU, products of float32 by its TF32 units: cosines move by about 1e-4."""
-    return float32_products("tf32") if kind == "cuda" else nullcontext()
+def gpu_products(kind: str, *, exact: bool = False) -> AbstractContextManager[None]:
+    """On a GPU, products of float32 by its TF32 units, with which cosines move by about 1e-4; exact: as float32."""
+    return float32_products("ieee" if exact else "tf32") if kind == "cuda" else nullcontext()
+
+
+@contextmanager
+def own_precision(model: SentenceTransformer) -> Iterator[None]:
+    """Inside, the model computes in the precision of its weights, or in that of an autocast around this.
+
+    A trainer in bf16 puts an autocast into the model's `forward` and leaves it there: all scores after it would be in bf16.
+    """
+    wrapped = vars(model).pop("forward") if "_original_forward" in vars(model) else None  # what accelerate leaves
+    try:
+        yield
+    finally:
+        if wrapped is not None:
+            vars(model)["forward"] = wrapped
 
 
 def _embed_chunk(
@@ -118,9 +134,9 @@ def cut_features(features: dict[str, Any], tokens: int) -> Iterator[tuple[list[i
 class Embeddings:
     """The unit vectors that a model gives to texts: each distinct text is encoded once, whoever asks for it again."""
 
-    def __init__(self, model: SentenceTransformer) -> None:
-        """model: its weights stay as they are from now on."""
-        self.model = model
+    def __init__(self, model: SentenceTransformer, *, exact: bool = False) -> None:
+        """model: its weights stay as they are from now on. exact: see `embed`."""
+        self.model, self.exact = model, exact
         self._row: dict[str, int] = {}
         self._vectors: np.ndarray | None = None
 
@@ -129,7 +145,8 @@ class Embeddings:
         new = [text for text in dict.fromkeys(texts) if text not in self._row]
         if new or self._vectors is None:
             prompt = self.model.prompts.get(self.model.default_prompt_name) if self.model.default_prompt_name else None
-            vectors = torch.nn.functional.normalize(embed(self.model, new, what, prompt=prompt or "")).cpu().numpy()
+            found = embed(self.model, new, what, prompt=prompt or "", exact=self.exact)
+            vectors = torch.nn.functional.normalize(found).cpu().numpy()
             self._row |= {text: place for place, text in enumerate(new, len(self._row))}
             self._vectors = vectors if self._vectors is None else np.concatenate([self._vectors, vectors])
         return self._vectors[[self._row[text] for text in texts]]

@@ -84,8 +84,11 @@ LOWEST_QUICK_COSINE = 0.999  # of a single text; the mean of real ones is above 
 OUTPUT = "last_hidden_state"
 
 
-def quicken(model: SentenceTransformer) -> SentenceTransformer:
-    """The same model with its encoder on OpenVINO, checked against itself on sample texts; it can no longer be trained."""
+def quicken(model: SentenceTransformer, lowest_cosine: float = LOWEST_QUICK_COSINE) -> SentenceTransformer:
+    """The same model with its encoder on OpenVINO, checked against itself on sample texts; it can no longer be trained.
+
+    lowest_cosine: of the vectors of a sample text before and after; below it the model is refused.
+    """
     if find_spec("openvino") is None:
         raise UserError("a quick encoder runs on OpenVINO, which is not installed: pip install 'pairtune[openvino]'")
     first: Any = model[0]
@@ -103,10 +106,8 @@ def quicken(model: SentenceTransformer) -> SentenceTransformer:
         reason = str(problem).strip().splitlines()[0]
         raise UserError(f"OpenVINO cannot take over this encoder ({reason}): encode without --quick") from problem
     lowest = float(np.einsum("ij,ij->i", expected, encode(model, SAMPLES)).min())
-    if not lowest >= LOWEST_QUICK_COSINE:
-        raise UserError(
-            f"OpenVINO gives other vectors (lowest cosine {lowest:.4f}, not {LOWEST_QUICK_COSINE}): encode without --quick"
-        )
+    if not lowest >= lowest_cosine:
+        raise UserError(f"OpenVINO gives other vectors (lowest cosine {lowest:.4f}, not {lowest_cosine}): encode without --quick")
     return model
 
 

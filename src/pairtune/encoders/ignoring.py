@@ -15,7 +15,7 @@ from pairtune.errors import UserError
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-PROBES = "a1 -é\n"  # and the words of an expression: texts in which it may match without taking anything away
+PROBE_CHARACTERS = "a1 -é\n"  # and the words of an expression: texts in which it may match without taking anything away
 MARK = "\ufdd0"  # no character: Unicode leaves it to programs, so that no text has it
 
 
@@ -71,7 +71,7 @@ def _rules(pattern: str) -> list[Any]:
         raise UserError(
             f"ignore: {pattern!r} is not a regular expression as Oniguruma has them ({problem}): mend it"
         ) from problem
-    for probe in (*PROBES, *re.findall(r"\w+", pattern)):
+    for probe in (*PROBE_CHARACTERS, *re.findall(r"\w+", pattern)):
         seen = marked.normalize_str(probe)
         if seen != probe and seen.replace(MARK, "") == probe:  # the tokenizer would panic
             raise UserError(f"ignore: {pattern!r} also matches where there is nothing: have it match one character at least")
@@ -85,8 +85,8 @@ def _rules(pattern: str) -> list[Any]:
 
 LENGTH = 5000  # characters: a search that takes steps by the square of it passes Oniguruma's limit of ten million
 SECONDS = 60  # for all of an expression's texts; a good one takes a fraction of a second
-ENDS = ("\0", " \0")  # what no expression expects, so that the match fails late and every other way is tried
-SAMPLES = {"s": " ", "S": "a", "w": "a", "W": "-", "d": "1", "D": "a", "h": "a", "H": "-", "n": "\n", "t": "\t"}
+LATE_ENDS = ("\0", " \0")  # what no expression expects, so that the match fails late and every other way is tried
+SAMPLE_OF_CLASS = {"s": " ", "S": "a", "w": "a", "W": "-", "d": "1", "D": "a", "h": "a", "H": "-", "n": "\n", "t": "\t"}
 PIECE = re.compile(
     r"\\(?P<escaped>.)|(?P<set>\[\]?(?:\\.|[^\]\\])*\])|(?P<open>\((?:\?(?:<?[=!]|[:>~]|<\w+>|[\w-]+[:)]))?)"
     r"|(?P<mark>[)|^$])|(?P<repeat>[*+?]|\{[\d,]+\})|(?P<plain>.)",
@@ -114,7 +114,7 @@ def hard_texts(pattern: str) -> Iterator[str]:
     for piece in PIECE.finditer(pattern):
         if piece["repeat"]:
             for part in dict.fromkeys((last or "a", seen or "a", f",{seen}", f" {seen}", f"{seen} ", "a", " ")):
-                for end in ENDS:
+                for end in LATE_ENDS:
                     yield seen + part * (LENGTH // len(part)) + end
         elif piece["open"]:
             begun += [] if piece["open"].endswith(")") else [len(seen)]
@@ -134,7 +134,7 @@ def example(piece: re.Match[str]) -> str:
     ('1', '.', '')
     """
     if piece["escaped"]:
-        return SAMPLES.get(piece["escaped"], "" if piece["escaped"].isalnum() else piece["escaped"])
+        return SAMPLE_OF_CLASS.get(piece["escaped"], "" if piece["escaped"].isalnum() else piece["escaped"])
     if piece["set"]:
         first = next(PIECE.finditer(piece["set"].strip("[]^") or "a"))
         return "a" if piece["set"].startswith("[^") else example(first) or "a"

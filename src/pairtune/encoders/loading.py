@@ -178,8 +178,11 @@ def check_packaged(folder: Path, packaged: Packaged) -> None:
     """Refuse what is not the published model: its weights, its tokenizer, or how it pools."""
     expected = {"weights": packaged.sha256, "tokenizer or settings": packaged.settings}
     try:
-        settings = b"".join(bytes.fromhex(_digest(folder / name)) for name in READ)
-        found = {"weights": _digest(folder / "model.safetensors"), "tokenizer or settings": hashlib.sha256(settings).hexdigest()}
+        settings = b"".join(bytes.fromhex(file_digest(folder / name)) for name in READ)
+        found = {
+            "weights": file_digest(folder / "model.safetensors"),
+            "tokenizer or settings": hashlib.sha256(settings).hexdigest(),
+        }
     except FileNotFoundError as problem:
         missing = Path(problem.filename).name
         raise UserError(f"the download of {packaged.hub} has no {missing}, and was not kept: report this") from problem
@@ -191,13 +194,14 @@ def check_packaged(folder: Path, packaged: Packaged) -> None:
             )
 
 
-def _digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
-SHOWN = 3  # weights that a message names
+NAMED_WEIGHTS = 3  # weights that a message names
 
 
 def check_folder(folder: Path) -> None:
@@ -287,5 +291,5 @@ def _without_prefix(key: str, transformer: Any) -> str:
 
 def _some(keys: Iterable[str]) -> str:
     found = sorted(keys)
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return ", ".join(found[:SHOWN]) + more
+    more = f" and {len(found) - NAMED_WEIGHTS} more" if len(found) > NAMED_WEIGHTS else ""
+    return ", ".join(found[:NAMED_WEIGHTS]) + more

@@ -37,6 +37,7 @@ class Prompts:
 
 
 NO_PROMPTS = Prompts()
+MARKS = Prompts("question: ", "answer: ")  # so that an encoder without prompts can tell the two sides apart
 
 
 def own_prompts(model: SentenceTransformer, *, alike: bool = False) -> Prompts:
@@ -64,6 +65,36 @@ def choose_prompts(model: SentenceTransformer, asked: Mapping[Literal["left", "r
             'set prompts = {left = "", right = ""} to go without'
         )
     return found
+
+
+class Sides:
+    """The prompts of a training: those that the encoder came with, and those that it is trained and saved with.
+
+    mark: an encoder that has none, and that nobody gave any, is trained with MARKS, unless both sides are `alike`.
+    """
+
+    def __init__(
+        self, model: SentenceTransformer, asked: Mapping[Literal["left", "right"], str], *, alike: bool, mark: bool
+    ) -> None:
+        self.model, self.came_with = model, (dict(model.prompts), model.default_prompt_name)
+        self.own = choose_prompts(model, asked, alike=alike)
+        marked = mark and not alike and not asked and not self.own
+        self.trained = MARKS if marked else self.own
+        self.notes = [str(self.trained)] if self.trained else []
+        if marked:
+            self.notes.append("the tuned model reads left texts with encode_query, right texts with encode_document")
+        if self.own:
+            keep_prompts(model, self.own)
+
+    def keep(self) -> None:
+        """Let the model be saved with the prompts that it is trained with."""
+        if self.trained:
+            keep_prompts(self.model, self.trained)
+
+    def restore(self) -> None:
+        """Make the model what it was, when training was no gain."""
+        if self.trained != self.own:
+            self.model.prompts, self.model.default_prompt_name = self.came_with
 
 
 def keep_prompts(model: SentenceTransformer, prompts: Prompts) -> None:

@@ -242,8 +242,8 @@ def prepare(
         if reading == "vector":
             from pairtune.engines.vector_words import write_vector_words
 
-            sizes = {"clusters": clusters, "neighbors": neighbors}
-            write_vector_words(opened, column, scratch / "result", by=by, seed=seed, memory=memory, **sizes)
+            result = scratch / "result"
+            write_vector_words(opened, column, result, by=by, seed=seed, memory=memory, clusters=clusters, neighbors=neighbors)
         else:
             from pairtune.engines.duck import write_words
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,9 +29,15 @@ from pairtune.progress import say, track
 if TYPE_CHECKING:
     import faiss
 
-BATCH = 8192
-SAMPLE = POINTS_PER_LIST  # vectors per centroid are enough to place it
-EXACT_ROWS = 50_000  # below this, comparing all with all takes seconds
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is done at a time. per_centroid: vectors that place it. exact_rows: so many are all compared, in seconds."""
+
+    batch: int = 8192
+    per_centroid: int = POINTS_PER_LIST
+    exact_rows: int = 50_000
+
 
 Find = Callable[[np.ndarray], np.ndarray]
 
@@ -45,15 +52,16 @@ def write_vector_words(
     memory: str | None,
     clusters: int = 0,
     neighbors: int = 8,
+    sizes: Sizes | None = None,
 ) -> None:
     """A prepared file from a column of vectors, compared by cosine: what `prepare` writes for clusters and neighbors."""
-    rows = source.rows
+    rows, sizes = source.rows, sizes or Sizes()
     if by == "clusters":
-        find = _nearest_centroid(source, column, clusters or max(1, round(rows**0.5)), seed)
+        find = _nearest_centroid(source, column, clusters or max(1, round(rows**0.5)), seed, sizes)
     else:
-        find = _nearest_rows(source, column, min(neighbors, rows), seed, memory)
+        find = _nearest_rows(source, column, min(neighbors, rows), seed, memory, sizes)
     schema = pa.schema([("words", pa.list_(pa.string()))], metadata=make_stamp(source))
-    batches = track(_batches(source, column), f"assigning {by}", total=-(-rows // BATCH))
+    batches = track(_batches(source, column, sizes.batch), f"assigning {by}", total=-(-rows // sizes.batch))
     with pq.ParquetWriter(result, schema) as writer:
         for vectors in batches:
             found = find(vectors)  # (batch, words)
@@ -62,34 +70,34 @@ def write_vector_words(
             writer.write_table(pa.table([pa.ListArray.from_arrays(offsets, ids)], schema=schema))
 
 
-def _nearest_centroid(source: Source, column: str, clusters: int, seed: int) -> Find:
+def _nearest_centroid(source: Source, column: str, clusters: int, seed: int, sizes: Sizes) -> Find:
     """k-means on a sample; the cost grows with the sample, not with the file."""
-    sample = _sample(source, column, SAMPLE * clusters, seed)
+    sample = _sample(source, column, sizes.per_centroid * clusters, seed, sizes.batch)
     clusters = min(clusters, len(sample))
     say(f"placing {clusters:,} centroids by {len(sample):,} of {source.rows:,} vectors")
     centroids = place_centroids(sample, clusters, seed)
     return lambda vectors: centroids.index.search(vectors, 1)[1]
 
 
-def _nearest_rows(source: Source, column: str, neighbors: int, seed: int, memory: str | None) -> Find:
+def _nearest_rows(source: Source, column: str, neighbors: int, seed: int, memory: str | None, sizes: Sizes) -> Find:
     """Each row and its nearest others: exact for few rows, otherwise in the nearest of many lists, and how near that is."""
-    sample = _sample(source, column, SAMPLE * count_lists(source.rows), seed)
-    index = _empty_index(source, sample, memory)
+    sample = _sample(source, column, sizes.per_centroid * count_lists(source.rows), seed, sizes.batch)
+    index = _empty_index(source, sample, memory, sizes.exact_rows)
     queries, first, taken = choose_queries(source.rows), 0, []
-    for vectors in track(_batches(source, column), "indexing", total=-(-source.rows // BATCH)):
+    for vectors in track(_batches(source, column, sizes.batch), "indexing", total=-(-source.rows // sizes.batch)):
         index.add(vectors)
         taken.append(vectors[queries[(queries >= first) & (queries < first + len(vectors))] - first])
         first += len(vectors)
-    if source.rows > EXACT_ROWS:
-        say_recall(index, np.concatenate(taken), _batches(source, column), neighbors - 1)
+    if source.rows > sizes.exact_rows:
+        say_recall(index, np.concatenate(taken), _batches(source, column, sizes.batch), neighbors - 1)
     return lambda vectors: index.search(vectors, neighbors)[1]
 
 
-def _empty_index(source: Source, sample: np.ndarray, memory: str | None) -> faiss.Index:
+def _empty_index(source: Source, sample: np.ndarray, memory: str | None, exact_rows: int) -> faiss.Index:
     import faiss
 
     width = sample.shape[1]
-    if source.rows <= EXACT_ROWS:
+    if source.rows <= exact_rows:
         return faiss.IndexFlatIP(width)
     room = memory_bytes(memory) or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     if source.rows * width > room:
@@ -99,24 +107,24 @@ def _empty_index(source: Source, sample: np.ndarray, memory: str | None) -> fais
     return make_lists(sample, source.rows, kind=kind)
 
 
-def _sample(source: Source, column: str, size: int, seed: int) -> np.ndarray:
+def _sample(source: Source, column: str, size: int, seed: int, batch: int) -> np.ndarray:
     """Vectors at random rows, in the rows' order: (size or all, width)."""
     rows = np.arange(source.rows)
     if size < source.rows:
         rows = np.sort(np.random.default_rng(abs(seed)).choice(source.rows, size, replace=False))
     taken, first = [], 0
-    for vectors in _batches(source, column):
+    for vectors in _batches(source, column, batch):
         start, stop = np.searchsorted(rows, [first, first + len(vectors)])
         taken.append(vectors[rows[start:stop] - first])
         first += len(vectors)
     return np.concatenate(taken)
 
 
-def _batches(source: Source, column: str) -> Iterator[np.ndarray]:
+def _batches(source: Source, column: str, size: int) -> Iterator[np.ndarray]:
     """The column as float32 matrices of unit rows, (batch, width); a zero vector stays one."""
     first, width = 0, None
     for file in source.files:
-        for batch in pq.ParquetFile(file).iter_batches(BATCH, columns=[column]):
+        for batch in pq.ParquetFile(file).iter_batches(size, columns=[column]):
             vectors = _matrix(batch.column(0), f"column {column!r} of {source.name}", first, width)
             first, width = first + len(vectors), vectors.shape[1]
             yield unit_rows(vectors)

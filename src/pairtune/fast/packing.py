@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
 
-CHUNK = 4096  # texts that are tokenized between two signs of progress
-AHEAD = 2_000_000  # distinct texts that are tokenized before training; of a larger dataset, each batch as it comes
+TOKENIZED_AT_ONCE = 4096  # texts that are tokenized between two signs of progress
+TOKENIZED_AHEAD = 2_000_000  # distinct texts that are tokenized before training; of a larger dataset, each batch as it comes
 BLOCKS = 6  # different paddings of the attention in a batch on a CPU: more waste less, and call more
 QUANTUM = 32  # lengths of the attention that captured steps are made for, where it has to be padded
 
@@ -44,9 +44,9 @@ class Tokens:
     def add(self, model: SentenceTransformer, texts: Sequence[str], quiet: bool = True) -> None:
         """Tokenize those that are new, as the host does it for this model."""
         new = sorted(dict.fromkeys(text for text in texts if text not in self._place), key=len)
-        chunks = range(0, len(new), CHUNK)
+        chunks = range(0, len(new), TOKENIZED_AT_ONCE)
         for start in chunks if quiet else track(chunks, "tokenizing"):
-            chunk = new[start : start + CHUNK]
+            chunk = new[start : start + TOKENIZED_AT_ONCE]
             features = model.preprocess(chunk)
             mask, ids = features["attention_mask"].bool().numpy(), features["input_ids"].numpy().astype(np.int32)
             for text, row, seen, number in zip(chunk, ids, mask, text_ids(features).tolist(), strict=True):
@@ -101,7 +101,7 @@ def shared_tokens(model: SentenceTransformer) -> Tokens:
     tokenizer = model.tokenizer
     key = digest_vocabulary(tokenizer), model.max_seq_length, tokenizer.padding_side, tokenizer.truncation_side
     found = _shared.get(key)
-    if found is None or len(found) > AHEAD:
+    if found is None or len(found) > TOKENIZED_AHEAD:
         _shared.clear()
         found = _shared[key] = Tokens()
     return found
@@ -197,14 +197,26 @@ class Packed:
 class PackingCollator:
     """Rows of a dataset as a `Packed` batch, in place of the host's collator."""
 
-    def __init__(self, model: SentenceTransformer, dataset: Dataset, *, offset: int, static: int = 0, part: int = 0) -> None:
-        """offset: the position of a text's first token in the encoder's table of positions. The rest as `pack` takes it."""
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        dataset: Dataset,
+        *,
+        offset: int,
+        static: int = 0,
+        part: int = 0,
+        most_ahead: int = TOKENIZED_AHEAD,
+    ) -> None:
+        """offset: the position of a text's first token in the encoder's table of positions. static, part: as `pack` takes them.
+
+        most_ahead: texts of a dataset that is tokenized now; of a larger one, each batch as it comes.
+        """
         self.valid_label_columns = list(DEFAULT_LABEL_COLUMNS)
         label = next((name for name in self.valid_label_columns if name in dataset.column_names), None)
         self.columns = [name for name in dataset.column_names if name != label]
         self.label = label
         self.how = {"offset": offset, "longest": int(model.max_seq_length or 512), "static": static, "part": part}
-        ahead = len(dataset) * len(self.columns) <= AHEAD
+        ahead = len(dataset) * len(self.columns) <= most_ahead
         self.model = model
         self.tokens = shared_tokens(model) if ahead else Tokens(keep=False)
         if ahead:

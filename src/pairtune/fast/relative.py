@@ -14,7 +14,7 @@ from torch import Tensor
 
 # A text has at most attention.LONGEST_RELATIVE tokens: all of its keys and values stay in registers.
 ROWS = 32  # queries at a time
-PARTS = 2**21  # numbers in the gradients of the bias of parts of a batch, which are added up apart, always in the same order
+SUMMED_APART = 2**21  # numbers in the bias gradients of parts of a batch, which are added up apart, always in the same order
 NUMBERS = ["texts", "longest", "scale", "drop"]
 
 
@@ -129,7 +129,7 @@ class RelativeAttention(torch.autograd.Function):
         query, key, value, _, bias, _ = given = ctx.saved_tensors
         texts, longest, _, drop = ctx.numbers
         to_query, to_key, to_value = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
-        to_bias = bias.new_zeros(min(texts, max(8, PARTS // bias.numel())), *bias.shape)
+        to_bias = bias.new_zeros(min(texts, max(8, SUMMED_APART // bias.numel())), *bias.shape)
         outputs = to_query, to_key, to_value, to_bias
         grid = len(to_bias), query.shape[1]
         attend_texts_back[grid](*given, gradients[0].contiguous(), *outputs, *ctx.numbers, **_sizes(query, longest, drop))

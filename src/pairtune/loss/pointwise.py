@@ -10,7 +10,7 @@ from torch import Tensor
 from pairtune.loss.terms import exact, flat_labels, scale_rows, without_autocast
 
 COSENT_TEMPERATURE = 0.05  # the host's default, a scale of 20
-CONSTANT = 1e-6  # values whose deviation is this small beside the largest of them differ by rounding only
+SMALL_DEVIATION = 1e-6  # values whose deviation is this small beside the largest of them differ by rounding only
 
 
 def cosines(left: Tensor, right: Tensor) -> Tensor:
@@ -72,4 +72,4 @@ POINTWISE: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 def _centre(values: Tensor) -> tuple[Tensor, Tensor]:
     """The values less their mean, and whether they vary at all. (m,) to (m,) and a scalar bool."""
     centred = values - values.mean()
-    return centred, centred.detach().abs().amax() > CONSTANT * values.detach().abs().amax()
+    return centred, centred.detach().abs().amax() > SMALL_DEVIATION * values.detach().abs().amax()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pairtune.errors import UserError
 
-CONSTANT = 1e-5  # a coordinate whose range is this small beside its largest value differs by rounding only
+SMALL_RANGE = 1e-5  # a coordinate whose range is this small beside its largest value differs by rounding only
 DEAD = 1e-2  # one this small beside the others, on average, carries nothing: all-MiniLM-L6-v2 has three, of 1e-33 to 1e-8
 
 
@@ -55,7 +55,7 @@ NORMALIZATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 def _range(vectors: Tensor) -> Tensor:
     """max − min of each coordinate, and 0 where that is only rounding. (m, n) to (1, n)."""
     high, low = vectors.amax(dim=0, keepdim=True), vectors.amin(dim=0, keepdim=True)
-    noise = CONSTANT * vectors.detach().abs().amax(dim=0, keepdim=True)
+    noise = SMALL_RANGE * vectors.detach().abs().amax(dim=0, keepdim=True)
     return torch.where(high - low > noise, high - low, 0)
 
 

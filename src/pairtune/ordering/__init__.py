@@ -54,6 +54,8 @@ def check_controls(settings: OrderSettings) -> None:
                 f"order.{name} is {value!r}, but the order by {settings.by!r} does not look at it: "
                 f"leave it out, or take one of: {heeding}"
             )
+    if settings.margin is not None and settings.distance != "cosine":
+        raise UserError('order.margin compares cosines: leave it out, or set order.distance = "cosine"')
     if settings.by == "examples" and settings.skip_nearest >= settings.neighbors:
         raise UserError(
             f"order.skip_nearest is {settings.skip_nearest}, but only the {settings.neighbors} nearest are looked at, "

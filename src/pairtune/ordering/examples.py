@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 
-from pairtune.ordering.nearest import Candidates, find_candidates
+from pairtune.ordering.nearest import Candidates, find_candidates, nearest_by
 from pairtune.ordering.nearest_gpu import Search
 from pairtune.ordering.order import Order, Side, shuffle_rows
 from pairtune.progress import track
@@ -36,9 +36,12 @@ def order_by_examples(
     The result does not depend on ahead, how many pairs are searched at a time, nor on first, how many of a pair's neighbors
     are read at once. search: another search than that of `find_nearest`.
     """
+    search = search or nearest_by(settings.distance, side, settings.neighbors)
     reach = Reach(side, find_candidates(side, settings, settings.neighbors, search), settings.neighbors, first)
     keys = (side.text.tolist(), side.other.tolist()) if settings.drop_identical else ()
-    return gather_groups(reach, shuffle_rows(len(side), seed), settings.group, keys, ahead or pairs_ahead(side, settings.group))
+    counted = side.text.tolist() if settings.group_counts == "texts" else None
+    ahead = ahead or pairs_ahead(side, settings.group)
+    return gather_groups(reach, shuffle_rows(len(side), seed), settings.group, keys, ahead, counted)
 
 
 def pairs_ahead(side: Side, group: int) -> int:
@@ -52,12 +55,14 @@ def gather_groups(
     size: int,
     keys: Sequence[Sequence[int]] = (),
     ahead: int = MOST,
+    counted: Sequence[int] | None = None,
 ) -> Order:
     """The greedy pass of Algorithm 1.
 
     find_near: from (b,) pairs whose turn comes next, and which pairs are used (kept up to date), to a function from a place
     among them to the pairs near that one, nearest first, -1 for none. visits: all pairs, in the order of the visits.
     keys: for each key, a number per pair; two pairs of one number never share a group. ahead: how many pairs at a time.
+    counted: a number per pair; those of one number count as one towards the size. None: each counts.
     """
     used = bytearray(len(visits) + 1)
     used[-1] = 1  # what -1 reads: no neighbor is never free
@@ -73,16 +78,21 @@ def gather_groups(
             used[anchor] = 1
             room = size - 1
             taken = [{key[anchor]} for key in keys]
+            before, there = len(result), {counted[anchor]} if counted else set()
             for other in near(place):
                 if used[other] or (keys and not _fits(other, keys, taken)):
                     continue
                 used[other] = 1
                 result.append(other)
+                if counted and counted[other] in there:
+                    continue
+                if counted:
+                    there.add(counted[other])
                 room -= 1
                 if not room:
                     break
             result.append(anchor)
-            sizes.append(size - room)
+            sizes.append(len(result) - before)
     starts = np.cumsum([0, *sizes[::-1]])[:-1]
     return Order(np.array(result[::-1], np.int64), starts.astype(np.int64))
 

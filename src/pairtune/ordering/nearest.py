@@ -26,7 +26,7 @@ BLOCK = 4096  # queries at a time: faiss multiplies in blocks of that size, and 
 ROUNDS = 20  # of k-means
 PROBES = 64  # of 4√D lists: recall 0.96 on 72,673 real texts (16 of √D lists cost more and found 0.92)
 POINTS_PER_LIST = 64  # enough to place a list, and a quarter of the time of faiss's own 256
-SAMPLE = 200  # queries that the recall of an approximate search is measured on
+RECALL_QUERIES = 200  # queries that the recall of an approximate search is measured on
 
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
@@ -57,6 +57,30 @@ def find_nearest(
         return search_device(vectors, count, device, similar=similar)
     search = search_exactly if len(vectors) < exact_below else search_approximately
     return search(unit_rows(to_array(vectors)), count)
+
+
+def nearest_by(distance: str, side: Side, count: int) -> Search | None:
+    """The search of a distance other than the cosine, which needs none of its own: None."""
+    if distance == "cosine":
+        return None
+    vectors = require_vectors(side)
+    return search_euclidean(vectors, min(count, len(vectors) - 1), side.device) if len(vectors) > 1 else None
+
+
+def search_euclidean(vectors: np.ndarray | Tensor, count: int, device: str) -> Search:
+    """Each vector against all by Euclidean distance, at their own lengths; what is near has a similarity near 0 from below."""
+    import torch
+
+    everything = torch.as_tensor(vectors).to(device, torch.float32)
+
+    def find(rows: np.ndarray) -> Found:
+        places = torch.from_numpy(rows).to(device)
+        apart = torch.cdist(everything[places], everything)  # (b, D)
+        apart.scatter_(1, places[:, None], torch.inf)  # itself
+        near, ids = apart.topk(count, largest=False)
+        return ids.to(torch.int32).cpu().numpy(), -near.cpu().numpy()
+
+    return Search(find, BLOCK // 4)
 
 
 def search_exactly(vectors: np.ndarray, count: int, *, block: int = BLOCK) -> Search:
@@ -207,4 +231,4 @@ def find_true(queries: np.ndarray, batches: Iterable[np.ndarray], count: int) ->
 
 def choose_queries(rows: int) -> np.ndarray:
     """Evenly spaced rows to measure a search on."""
-    return np.arange(rows)[:: max(1, rows // SAMPLE)][:SAMPLE]
+    return np.arange(rows)[:: max(1, rows // RECALL_QUERIES)][:RECALL_QUERIES]

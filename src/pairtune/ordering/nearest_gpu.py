@@ -12,12 +12,12 @@ import numpy as np
 if TYPE_CHECKING:
     from torch import Tensor
 
-ROWS = 2048  # vectors whose neighbors are searched at a time
+SEARCHED_AT_ONCE = 2048  # vectors whose neighbors are searched at a time
 SCORES = 2**30  # scores held at a time: 4 GB, or a quarter of what is free
 LITTLE = 2**26  # scores that fit wherever anything is trained: nobody asks what is free
 AGAIN = 2**27  # numbers of the candidates' vectors held at a time: 512 MB
 SPARE = 16  # candidates beyond those asked for, or a sixteenth of them: room for the error of the coarse scores
-FEW = 4  # times the candidates: so few vectors are all compared
+ALL_COMPARED = 4  # times the candidates: so few vectors are all compared
 MANY = 2**16  # vectors: below, by the count of bytes and products, float32 ones with all are less work than a second look
 
 
@@ -47,8 +47,8 @@ def search_device(
     *,
     similar: bool = True,
     coarse_from: int = MANY,
-    fine_from: int = FEW,
-    block: int = ROWS,
+    fine_from: int = ALL_COMPARED,
+    block: int = SEARCHED_AT_ONCE,
 ) -> Search:
     """For each of the (D, n) vectors the `count` < D nearest others by cosine; without `similar`, (b, 0) similarities.
 
@@ -81,10 +81,10 @@ def rows_at_a_time(count: int, device: str) -> int:
     """How many vectors are compared with all `count` of them at a time."""
     import torch
 
-    if ROWS * count <= LITTLE:
-        return ROWS
+    if SEARCHED_AT_ONCE * count <= LITTLE:
+        return SEARCHED_AT_ONCE
     free = torch.cuda.mem_get_info(device)[0] // 16 if torch.device(device).type == "cuda" else SCORES
-    return max(1, min(ROWS, min(SCORES, free) // count))
+    return max(1, min(SEARCHED_AT_ONCE, min(SCORES, free) // count))
 
 
 def compare_with_all(everything: Tensor, rows: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -127,7 +127,7 @@ def find_clusters(vectors: np.ndarray, count: int, seed: int) -> np.ndarray:
     return place_centroids(vectors, count, seed).assign(vectors)[1].astype(np.int64)
 
 
-BLOCK = 4096  # pairs whose neighbors are searched at a time
+SEARCHED_PAIRS = 4096  # pairs whose neighbors are searched at a time
 
 
 def order_by_neighbors(side: Side, settings: OrderSettings, seed: int) -> Order:
@@ -145,8 +145,8 @@ def order_by_neighbors(side: Side, settings: OrderSettings, seed: int) -> Order:
 
 def _words(side: Side, find: Callable[[np.ndarray], Candidates]) -> Iterator[list[str]]:
     """Of each pair: its own text and those near it, as numbers."""
-    for first in track(range(0, len(side), BLOCK), "finding neighbors"):
-        pairs = np.arange(first, min(first + BLOCK, len(side)))
+    for first in track(range(0, len(side), SEARCHED_PAIRS), "finding neighbors"):
+        pairs = np.arange(first, min(first + SEARCHED_PAIRS, len(side)))
         candidates = find(pairs)
         for own, near, start in zip(side.text[pairs].tolist(), candidates.texts.tolist(), candidates.start.tolist(), strict=True):
             yield [str(own), *(str(text) for text in near[max(1, start) :] if text >= 0)]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SHOWN = 5  # examples of each kind
 GROUPS_SHOWN = 2  # of each order
-WIDEST = 90  # characters of a text in an example
+WIDTH = 90  # characters of a text in an example
 Lines = list[tuple[str, str]]  # heading, text
 
 
@@ -59,7 +59,7 @@ def describe_hardest(one: Inspection, left: Sequence[str], right: Sequence[str])
     lines = []
     for group in one.hardest[:GROUPS_SHOWN]:
         lines.append(f"group of {len(group.rows)}, mean cosine of its negatives {group.similarity:.3f}")
-        lines += [f"  {shorten(left[row], WIDEST)}  |  {shorten(right[row], WIDEST)}" for row in group.rows]
+        lines += [f"  {shorten(left[row], WIDTH)}  |  {shorten(right[row], WIDTH)}" for row in group.rows]
     return "\n".join(lines)
 
 
@@ -103,8 +103,8 @@ def describe_seen(seen: Seen, recipe: Recipe) -> Lines:
     lines += [
         (
             "",
-            f"{shorten(pairs.left[one.row], WIDEST)}  |  its own ({one.own:.2f}): {shorten(pairs.right[one.row], WIDEST)}  |  "
-            f"closer ({one.similarity:.2f}): {shorten(pairs.right[one.other], WIDEST)}",
+            f"{shorten(pairs.left[one.row], WIDTH)}  |  its own ({one.own:.2f}): {shorten(pairs.right[one.row], WIDTH)}  |  "
+            f"closer ({one.similarity:.2f}): {shorten(pairs.right[one.other], WIDTH)}",
         )
         for one in seen.rivals[:SHOWN]
     ]
@@ -165,7 +165,7 @@ def _describe_oddities(found: Findings) -> Lines:
     if found.contradictions:
         lines.append(("contradictions", f"{len(found.contradictions):,} pairs occur with labels that contradict each other"))
         lines += [
-            ("", f"{_listed(one.grades)}: {shorten(one.left, WIDEST)}  |  {shorten(one.right, WIDEST)}")
+            ("", f"{_listed(one.grades)}: {shorten(one.left, WIDTH)}  |  {shorten(one.right, WIDTH)}")
             for one in found.contradictions[:SHOWN]
         ]
     if found.identical:

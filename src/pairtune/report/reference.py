@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
 from pairtune.report.grid import Grid
-from pairtune.runs.recipe import TABLES, Recipe, Settings
+from pairtune.runs.recipe import TABLES, Recipe, Settings, Stage
 from pairtune.runs.sources import Source
 
 INTRO = """# Settings of a recipe
@@ -42,6 +42,7 @@ task = "stsb"
 epochs = 3
 
 [[stages]]
+select = "last"  # otherwise as the recipe has it: the best epoch on dev
 loss.kind = "mse"
 
 [[stages]]
@@ -80,6 +81,10 @@ PAPER = (  # what only the paper, or its released code, asks for
     "train.labels",
     "train.candidates",
     "dev_candidates",
+    "order.group_counts",
+    "order.distance",
+    "loss.host",
+    "stages.select",
 )
 HEAD = ("setting", "default", "values", "what it does")
 
@@ -109,12 +114,13 @@ def list_settings() -> dict[str, FieldInfo]:
     ['name', 'task']
     """
     parts: dict[str, type[Settings]] = {"": Recipe, **TABLES}
-    return {
+    listed = {
         f"{part}{'.' * bool(part)}{name}": field
         for part, model in parts.items()
         for name, field in model.model_fields.items()
         if name != "stages"
     }
+    return {**listed, "stages.select": Stage.model_fields["select"]}
 
 
 def _row(name: str, field: FieldInfo) -> tuple[str, ...]:
@@ -140,6 +146,7 @@ def describe_values(field: FieldInfo) -> str:
     ('a number from 0 to 1', '`sum`, `mean`')
     """
     kind: Any = field.annotation
+    kind = next((one for one in get_args(kind) if get_origin(one) is Literal), kind)  # of a choice that may be left out
     if get_origin(kind) is Literal:
         return ", ".join(f"`{word}`" for word in get_args(kind))
     if get_origin(kind) is dict:

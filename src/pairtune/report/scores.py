@@ -14,7 +14,7 @@ from pairtune.runs.evidence import Evidence, Judged, Outcome
 
 RESAMPLES = 500
 INSIDE = 0.95
-Figure = Callable[[np.ndarray], float]  # the metric of the items at these places
+Statistic = Callable[[np.ndarray], float]  # the metric of the items at these places
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def find_intervals(evidence: Evidence, metric: str, before: dict[str, float], af
         return None
     if tested.before.rank is not None and needs_all_hits(metric):  # only the best answer of each query was kept
         return None
-    one, other = (make_figure(evidence, tested, *side, metric) for side in ((tested.before, before), (tested.after, after)))
+    one, other = (make_statistic(evidence, tested, *side, metric) for side in ((tested.before, before), (tested.after, after)))
     count = len(set(tested.query)) if evidence.kind == "ranking" else len(tested.left)
     scale = np.sqrt(len(tested.left) / tested.total)
     rng = np.random.default_rng(0)
@@ -59,7 +59,7 @@ def find_intervals(evidence: Evidence, metric: str, before: dict[str, float], af
     )
 
 
-def make_figure(evidence: Evidence, tested: Judged, outcome: Outcome, recorded: dict[str, float], metric: str) -> Figure:
+def make_statistic(evidence: Evidence, tested: Judged, outcome: Outcome, recorded: dict[str, float], metric: str) -> Statistic:
     """The metric as a function of which items are looked at: queries where it is a mean over them, else pairs."""
     if outcome.rank is not None:
         ranks = np.array([rank or np.inf for rank in outcome.rank])
@@ -72,10 +72,10 @@ def make_figure(evidence: Evidence, tested: Judged, outcome: Outcome, recorded: 
     compute = METRICS[metric].whole
     assert compute is not None
 
-    def figure(places: np.ndarray) -> float:
+    def statistic(places: np.ndarray) -> float:
         return compute(Scored(gold.take(places), scores[places], recorded.get("threshold")))
 
-    return figure
+    return statistic
 
 
 def _around(value: float, deviations: np.ndarray) -> Interval:

@@ -191,7 +191,7 @@ def list_facts(one: Shown) -> Iterator[tuple[str, str]]:
 
 def describe_loss(loss: dict[str, Any]) -> str:
     """The loss in words."""
-    text = LOSS_NAMES.get(loss["kind"], loss["kind"])
+    text = loss["host"] if loss["kind"] == "host" else LOSS_NAMES.get(loss["kind"], loss["kind"])
     if loss["kind"] in ("bsc", "combo"):
         learned = " at first, learned" if loss["learn_temperature"] else ""
         text += f", τ {loss['temperature']:g}{learned}, {loss['normalize']} normalization"

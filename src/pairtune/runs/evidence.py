@@ -10,7 +10,7 @@ from pairtune.errors import UserError
 
 EVIDENCE = "evidence.json"
 MOST_ITEMS = 8000  # test pairs, or queries of a search, that are kept
-LONGEST = 200  # characters of a text that is kept
+KEPT_CHARACTERS = 200  # characters of a text that is kept
 
 
 class Part(BaseModel):
@@ -117,7 +117,7 @@ def read_evidence(path: Path) -> Evidence | None:
         raise UserError(f"{path} is not what a training writes ({problem.error_count()} problems): train again") from problem
 
 
-def shorten(text: str, longest: int = LONGEST) -> str:
+def shorten(text: str, longest: int = KEPT_CHARACTERS) -> str:
     """At most so many characters, on one line.
 
     >>> shorten("two\\n words", 5)

@@ -14,7 +14,7 @@ from pathlib import Path
 from pairtune.errors import UserError
 
 LOCK = ".lock"
-FAR = 2**30  # the byte that is locked on Windows, where a locked byte cannot be read
+LOCKED_BYTE = 2**30  # the byte that is locked on Windows, where a locked byte cannot be read
 
 
 def take_lock(descriptor: int, *, wait: bool) -> bool:
@@ -32,7 +32,7 @@ def _lock(descriptor: int, wait: bool) -> None:
     if sys.platform == "win32":
         import msvcrt
 
-        os.lseek(descriptor, FAR, os.SEEK_SET)
+        os.lseek(descriptor, LOCKED_BYTE, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
     else:
         import fcntl

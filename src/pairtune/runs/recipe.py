@@ -8,9 +8,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from pairtune.errors import UserError
+from pairtune.runs.mistakes import explain
 from pairtune.runs.sources import Source
 
 Normalization = Literal["l2", "l2-batch", "minmax-batch", "range-batch", "none"]
@@ -27,11 +28,11 @@ class Settings(BaseModel):
 class LossSettings(Settings):
     """Which loss, and its letters in the paper."""
 
-    kind: Literal["bsc", "mse", "pearson", "cosent", "combo", "triplet"] = Field(
+    kind: Literal["bsc", "mse", "pearson", "cosent", "combo", "triplet", "host"] = Field(
         "combo",
         description="the loss. `bsc`: batch softmax; `mse`: squared error between cosine and label; `pearson`: 1 − correlation "
         "of cosines and labels; `cosent`: a pair with a higher label should have a higher cosine; `combo`: `bsc` plus "
-        "`pointwise`; `triplet`: the positive must be closer than the negative by `margin`",
+        "`pointwise`; `triplet`: the positive must be closer than the negative by `margin`; `host`: the one that `host` names",
     )
     temperature: float = Field(
         0.1, gt=0, description="τ: BSC divides similarities by it; lower: the hardest negatives count more"
@@ -65,6 +66,9 @@ class LossSettings(Settings):
         ge=0,
         description="encode this many texts at a time, and again in the backward pass: large batches fit in less memory; "
         "0: all at once",
+    )
+    host: str = Field(
+        "", description="for `host`: a loss of sentence-transformers with its own settings, to compare with, such as `AnglELoss`"
     )
 
 
@@ -101,6 +105,14 @@ class OrderSettings(Settings):
         ge=-1,
         le=2,
         description="ignore texts that are closer than the pair's own other text by more than this (false negatives)",
+    )
+    group_counts: Literal["pairs", "texts"] = Field(
+        "pairs",
+        description="for `examples`: what `group` counts. `texts`: distinct texts, each with all its pairs, as in the paper's "
+        "released code",
+    )
+    distance: Literal["cosine", "euclidean"] = Field(
+        "cosine", description="for `examples`: how to find near texts; `euclidean`: as in the paper's released code"
     )
 
 
@@ -176,6 +188,12 @@ class Stage(Settings):
     loss: LossSettings = LossSettings()
     order: OrderSettings = OrderSettings()
     train: TrainSettings = TrainSettings()
+    select: Select | None = Field(None, description="which epoch this stage keeps; default: as the recipe says")
+
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> Table:
+        """Without `select` where the recipe's holds: as stages have always been written."""
+        return {key: value for key, value in write(self).items() if value is not None}
 
 
 class Recipe(Settings):
@@ -211,6 +229,12 @@ class Recipe(Settings):
     prompts: dict[Literal["left", "right"], str] = Field(
         {}, description="text to put before each left and each right text; default: the encoder's own prompts"
     )
+    mark_sides: bool = Field(
+        False,
+        description="ranking and search: begin left texts with `question: ` and right texts with `answer: `, so that the encoder "
+        "can tell them apart; for an encoder without prompts of its own. The tuned model then has `encode_query` for left texts "
+        "and `encode_document` for right ones",
+    )
     ignore: tuple[str, ...] = Field(
         (),
         description="regular expressions; the tuned model does not see what they match, such as links",
@@ -226,6 +250,11 @@ class Recipe(Settings):
     def extra_splits(self) -> list[str]:
         """The splits beside train that its stages train on."""
         return sorted({name for stage in self.stages for name in stage.train.splits.split("+")} - {"train"})
+
+    @property
+    def selects(self) -> tuple[Select, ...]:
+        """Which epoch each stage keeps."""
+        return tuple(stage.select or self.select for stage in self.stages)
 
 
 TABLES: dict[str, type[Settings]] = {"loss": LossSettings, "order": OrderSettings, "train": TrainSettings}
@@ -270,7 +299,7 @@ def read_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
 
 def make_recipe(table: Mapping[str, Any], origin: str = "recipe") -> Recipe:
     """Validate a table; `[loss]`, `[order]`, `[train]` are the defaults that every `[[stages]]` starts from."""
-    shared = {key: table[key] for key in Stage.model_fields if key in table}
+    shared = {key: table[key] for key in TABLES if key in table}
     rest = {key: value for key, value in table.items() if key not in shared}
     stages = rest.pop("stages", None)
     if stages is None:
@@ -305,8 +334,9 @@ def lay_over_all(table: Table, upper: Table) -> Table:
     """The table with the upper one's values, which hold for every stage, whatever it says itself."""
     stages = table.get("stages")
     if "stages" not in upper and isinstance(stages, list) and all(isinstance(stage, dict) for stage in stages):
-        shared = {key: value for key, value in upper.items() if key in Stage.model_fields and isinstance(value, dict)}
-        table = {**table, "stages": [lay_over(stage, shared) for stage in stages]}
+        shared = {key: value for key, value in upper.items() if key in TABLES and isinstance(value, dict)}
+        own = [{key: value for key, value in stage.items() if key != "select" or key not in upper} for stage in stages]
+        table = {**table, "stages": [lay_over(stage, shared) for stage in own]}
     return lay_over(table, upper)
 
 
@@ -317,50 +347,3 @@ def lay_over(base: Mapping[str, Any], upper: Mapping[str, Any]) -> Table:
         below = merged.get(key)
         merged[key] = lay_over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return merged
-
-
-HINTS = {
-    "loss.temperature": "the softmax divides by it: give a value above 0 (0.05 is usual)",
-    "loss.mix": "μ weighs the two losses: give a value from 0 (pointwise only) to 1 (BSC only)",
-    "ignore": r"write a list of regular expressions, such as ['https?://\S+']",
-    "train.splits": "name the task's splits with a + between them, such as train+titles (`pairtune tasks` lists them)",
-}
-
-
-RENAMED = {
-    "loss.normalise": "loss.normalize",
-    "loss.threshold": "loss.positive_above",
-    "loss.mini_batch": "loss.mini_batch_size",
-    "loss.temperature_rate": "loss.temperature_learning_rate",
-    "order.neighbours": "order.neighbors",
-    "train.rate": "train.learning_rate",
-    "train.batch": "train.batch_size",
-    "train.max_length": "train.max_seq_length",
-}
-
-
-def explain(problem: ValidationError, origin: str, *, staged: bool = False) -> str:
-    """All bad fields in one message, each with what was given and what was expected."""
-    lines = [_explain_one(dict(error), staged) for error in problem.errors()]
-    return "\n".join(f"{origin}: {line}" for line in lines)
-
-
-def _explain_one(error: dict[str, Any], staged: bool) -> str:
-    where = [str(part) for part in error["loc"]]
-    plain = where[2:] if where[0] == "stages" and len(where) > 2 else where
-    shown = ".".join(where if staged else plain)
-    if error["type"] == "extra_forbidden":
-        if ".".join(plain) in RENAMED:
-            return f"{shown} is now called {RENAMED['.'.join(plain)]}"
-        known = _known_keys(plain[:-1])
-        near = get_close_matches(plain[-1], known, 1)
-        meant = f"; did you mean {'.'.join([*plain[:-1], near[0]])}?" if near else ""
-        return f"{shown} is not a setting{meant}; known here: {', '.join(known)}"
-    message = HINTS.get(".".join(plain)) or error["msg"][0].lower() + error["msg"][1:]
-    return f"{shown} is {error['input']!r}; {message}"
-
-
-def _known_keys(where: list[str]) -> list[str]:
-    if where and where[0] in TABLES:
-        return list(TABLES[where[0]].model_fields)
-    return [key for key in Recipe.model_fields if key != "stages"] + ["stages", *TABLES]

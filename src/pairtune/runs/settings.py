@@ -28,9 +28,9 @@ class Reader:
 
 CONTRASTS = Reader.when("loss.kind", "bsc", "combo")
 NEARNESS = Reader.when("order.by", "examples", "words", "clusters", "neighbors")
-VECTORS = Reader.when("order.by", "examples", "clusters", "neighbors")
+BY_VECTORS = Reader.when("order.by", "examples", "clusters", "neighbors")
 # One line per setting. A setting that is not here is read always, or refused elsewhere.
-READERS: dict[str, Reader] = {
+READ_BY: dict[str, Reader] = {
     "loss.temperature": CONTRASTS,
     "loss.learn_temperature": CONTRASTS,
     "loss.temperature_learning_rate": Reader.when("loss.learn_temperature", True),
@@ -42,12 +42,15 @@ READERS: dict[str, Reader] = {
     "loss.mix": Reader.when("loss.kind", "combo"),
     "loss.pointwise": Reader.when("loss.kind", "combo"),
     "loss.margin": Reader.when("loss.kind", "triplet"),
+    "loss.host": Reader.when("loss.kind", "host"),
     "order.side": Reader.when("order.by", "examples", "words", "clusters", "neighbors", "queries"),
     "order.group": NEARNESS,
     "order.neighbors": Reader.when("order.by", "examples"),
+    "order.group_counts": Reader.when("order.by", "examples"),
+    "order.distance": Reader.when("order.by", "examples"),
     "order.shingle": Reader.when("order.by", "words", "neighbors"),
     "order.clusters": Reader.when("order.by", "clusters"),
-    "order.encode": VECTORS,
+    "order.encode": BY_VECTORS,
     "train.mined": Reader.when("train.negatives", "mined"),
     "train.mined_margin": Reader.when("train.negatives", "mined"),
 }
@@ -71,7 +74,7 @@ def _all_stages(recipe: Recipe) -> list[Stage]:
 
 def unread_settings(recipe: Recipe) -> dict[str, str]:
     """Of the settings that are not at their defaults, those that no stage which sets them reads: what to say, by name."""
-    return {name: _explain(name, recipe) for name in READERS if _is_unread(name, recipe)}
+    return {name: _explain(name, recipe) for name in READ_BY if _is_unread(name, recipe)}
 
 
 def refuse_unread(recipe: Recipe, overrides: Iterable[str]) -> None:
@@ -84,11 +87,11 @@ def refuse_unread(recipe: Recipe, overrides: Iterable[str]) -> None:
 
 def _is_unread(name: str, recipe: Recipe) -> bool:
     setting = [stage for stage in _all_stages(recipe) if value_of(stage, name) != default_of(name)]
-    return bool(setting) and not any(value_of(stage, READERS[name].decided_by) in READERS[name].values for stage in setting)
+    return bool(setting) and not any(value_of(stage, READ_BY[name].decided_by) in READ_BY[name].values for stage in setting)
 
 
 def _explain(name: str, recipe: Recipe) -> str:
-    reader = READERS[name]
+    reader = READ_BY[name]
     stage = next(stage for stage in _all_stages(recipe) if value_of(stage, name) != default_of(name))
     known = ", ".join(_shown(value) for value in sorted(reader.values, key=str))
     given = f"{name} is {_shown(value_of(stage, name))}, and nothing reads it"
@@ -148,7 +151,8 @@ def to_toml(recipe: Recipe) -> str:
     for stage in stages:
         prefix = "" if len(stages) == 1 else "stages."
         lines += ["", "[[stages]]"] if prefix else []
-        for name, settings in stage.items():
+        lines += _settings({key: value for key, value in stage.items() if key not in TABLES})
+        for name, settings in ((key, value) for key, value in stage.items() if key in TABLES):
             lines += ["", f"[{prefix}{name}]", *_settings(settings)]
     return "\n".join(lines) + "\n"
 

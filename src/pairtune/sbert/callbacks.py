@@ -201,7 +201,7 @@ class KeepBest(TrainerCallback):
             kwargs["model"].load_state_dict(self.weights)
 
 
-SUMS = "average.safetensors"
+AVERAGE_FILE = "average.safetensors"
 
 
 class Average(TrainerCallback):
@@ -214,7 +214,7 @@ class Average(TrainerCallback):
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Take up what the checkpoint has, if training goes on from one."""
         if state.global_step:
-            self.sums = load_file(checkpoint_folder(args, state) / SUMS, device=str(kwargs["model"].device))
+            self.sums = load_file(checkpoint_folder(args, state) / AVERAGE_FILE, device=str(kwargs["model"].device))
             self.epochs = int(self.sums.pop("epochs"))
 
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -226,7 +226,7 @@ class Average(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Keep the sums with the checkpoint."""
         if state.is_world_process_zero:
-            save_file({**self.sums, "epochs": torch.tensor(self.epochs)}, checkpoint_folder(args, state) / SUMS)
+            save_file({**self.sums, "epochs": torch.tensor(self.epochs)}, checkpoint_folder(args, state) / AVERAGE_FILE)
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Give the model the mean."""

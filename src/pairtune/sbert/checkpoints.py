@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from pairtune.encoders.loading import file_digest
 from pairtune.progress import say
 from pairtune.runs.folder import write_whole
 
@@ -35,7 +35,7 @@ class Seal(TrainerCallback):
 def seal_folder(folder: Path) -> None:
     """List every file of the folder with its hash, so that a half-written or damaged one is found out."""
     (folder / SEAL).unlink(missing_ok=True)
-    digests = {path.relative_to(folder).as_posix(): _digest(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+    digests = {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(folder.rglob("*")) if path.is_file()}
     write_whole(folder / SEAL, json.dumps(digests, indent=1))
 
 
@@ -43,7 +43,7 @@ def is_whole(folder: Path) -> bool:
     """Every sealed file is there and unchanged."""
     try:
         digests = json.loads((folder / SEAL).read_text())
-        return bool(digests) and all(_digest(folder / name) == digest for name, digest in digests.items())
+        return bool(digests) and all(file_digest(folder / name) == digest for name, digest in digests.items())
     except (OSError, ValueError):
         return False
 
@@ -78,8 +78,3 @@ def newest_usable_checkpoint(folder: Path) -> str | None:
 def _best_of(checkpoint: Path) -> Path:
     best = json.loads((checkpoint / "trainer_state.json").read_text())["best_model_checkpoint"]
     return checkpoint.parent / Path(best).name if best else checkpoint
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

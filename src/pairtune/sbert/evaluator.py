@@ -101,7 +101,7 @@ def evaluate_task(
     if task.sources:
         found = {name: evaluate_task(model, source, splits) for name, source in task.sources.items()}
         return {split: join_scores(task, {name: values[split] for name, values in found.items()}) for split in splits}
-    embeddings = Embeddings(model)
+    embeddings = Embeddings(model, exact=True)
     return {
         name: evaluate_pairs(
             embeddings, task.split(name), task.metrics, task.positive_above, task.dev, partial(kept.__setitem__, name)
@@ -139,7 +139,7 @@ class PairEvaluator(SentenceEvaluator):
 
     def __call__(self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1) -> dict[str, float]:
         """Score the split; the host logs the figures and puts them on the model card."""
-        values = evaluate_pairs(Embeddings(model), self.pairs, self.metrics, self.positive_above)
+        values = evaluate_pairs(Embeddings(model, exact=True), self.pairs, self.metrics, self.positive_above)
         named = {f"{self.name}_{key}": value for key, value in values.items()}
         self.store_metrics_in_model_card_data(model, named, epoch, steps)
         return named

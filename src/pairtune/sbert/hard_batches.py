@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,12 @@ from pairtune.ordering import ORDERINGS, Order, advise, check_controls, order_pa
 from pairtune.ordering.nearest import unit_rows
 from pairtune.ordering.order import describe_groups
 from pairtune.progress import say
-from pairtune.runs.recipe import OrderSettings, explain
+from pairtune.runs.mistakes import explain
+from pairtune.runs.recipe import OrderSettings
 from pairtune.sbert.callbacks import calling_trainer
 from pairtune.sbert.checkpoints import checkpoint_folder
 from pairtune.sbert.memory import Encoded, Kept
+from pairtune.sbert.raw import unnormalized
 from pairtune.sbert.sampler import OrderedBatchSampler
 
 if TYPE_CHECKING:
@@ -56,6 +59,8 @@ class HardBatches(TrainerCallback):
         skip_nearest: int = 0,
         margin: float | None = None,
         first: str = "ordered",
+        group_counts: str = "pairs",
+        distance: str = "cosine",
     ) -> None:
         self.settings = read_settings({name: value for name, value in locals().items() if name in OrderSettings.model_fields})
         self.sources: dict[str, OrderSettings] = {}  # of several datasets, those that are ordered otherwise
@@ -272,7 +277,8 @@ def steps_of_epoch(args: TrainingArguments, loader: DataLoader) -> int:
 
 def encode_side(sampler: OrderedBatchSampler, model: SentenceTransformer, args: TrainingArguments) -> Encoded:
     """The vectors of the distinct texts of the side that pairs are ordered by; with a margin, each pair's own cosine too."""
-    vectors = encode_column(sampler, sampler.place, sampler.side.texts, model, args)
+    with unnormalized(model) if sampler.settings.distance == "euclidean" else nullcontext():
+        vectors = encode_column(sampler, sampler.place, sampler.side.texts, model, args)
     if sampler.settings.margin is None:
         return Encoded(torch.from_numpy(vectors))
     if len(sampler.columns) < 2:

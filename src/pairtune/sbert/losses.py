@@ -10,6 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.gradcache import CachedLossMixin, has_static_embedding_input
 from sentence_transformers.base.losses.merged_forward import embed_columns
+from sentence_transformers.sentence_transformer import losses as host_losses
 from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss, TripletLoss
 from torch import Tensor, nn
 
@@ -180,7 +181,7 @@ class BatchSoftmaxLoss(PairLoss):
     Columns after the second are negatives of all rows: they stay in the denominators of L0.
     guide: vectors of the texts by the encoder as it came; in-batch negatives that are more similar there than the positive,
     by over guide_margin, do not count (they may be false negatives).
-    fast=False keeps to the plain path of the function at any size.
+    fused=False keeps to the plain path of the function at any size.
     """
 
     temperature: Temperature
@@ -202,10 +203,10 @@ class BatchSoftmaxLoss(PairLoss):
         guide_margin: float = 0.0,
         mini_batch_size: int = 0,
         gather_across_devices: bool = True,
-        fast: bool = True,
+        fused: bool = True,
     ) -> None:
         super().__init__(model, mini_batch_size=mini_batch_size, gather_across_devices=gather_across_devices)
-        self.fast = fast
+        self.fused = fused
         words = {"normalize": normalize, "reduction": reduction, "directions": directions, "duplicates": duplicates}
         check_choices(**words)
         check_temperature(temperature)
@@ -233,7 +234,7 @@ class BatchSoftmaxLoss(PairLoss):
             guide_margin=self.guide_margin,
             negatives=batch.negatives,
             negative_ids=[ids for ids in negative_ids if ids is not None],
-            fast=self.fast,
+            fused=self.fused,
             **self.options,
         )
 
@@ -291,18 +292,29 @@ LOSSES: dict[str, Callable[[SentenceTransformer, LossSettings, dict[str, Any]], 
     "cosent": lambda model, settings, more: CosentLoss(model, mini_batch_size=settings.mini_batch_size),
     "mse": lambda model, settings, more: CosineSimilarityLoss(model),
     "triplet": lambda model, settings, more: TripletLoss(model, triplet_margin=settings.margin),
+    "host": lambda model, settings, more: host_loss(settings.host)(model),
 }
+FURTHER_LOSSES: dict[str, Callable[[SentenceTransformer], nn.Module]] = {}  # a program's own, which `loss.host` may name too
+
+
+def host_loss(name: str) -> Callable[[SentenceTransformer], nn.Module]:
+    """The loss of sentence-transformers that a recipe names, or one that the program has put into FURTHER_LOSSES."""
+    found = FURTHER_LOSSES.get(name) or getattr(host_losses, name, None)
+    if not hasattr(found, "compute_loss_from_embeddings"):
+        known = [one for one in host_losses.__all__ if hasattr(getattr(host_losses, one), "compute_loss_from_embeddings")]
+        raise UserError(f"loss.host is {name!r}; known: {', '.join([*FURTHER_LOSSES, *known])}")
+    return found  # type: ignore[return-value]  # checked by what the fast step calls
 
 
 def build_loss(
-    model: SentenceTransformer, settings: LossSettings, *, texts: Callable[[], Sequence[str]] | None = None, fast: bool = True
+    model: SentenceTransformer, settings: LossSettings, *, texts: Callable[[], Sequence[str]] | None = None, fused: bool = True
 ) -> nn.Module:
     """The loss that a recipe asks for. mse and triplet are the host's own, which look at one row at a time.
 
     Theirs is no cached form: `mini_batch_size` concerns them in the fast step only, which goes through any batch in parts.
     texts: gives those that will be trained on, for the vectors of a guide.
     """
-    more: dict[str, Any] = {"fast": fast}
+    more: dict[str, Any] = {"fused": fused}
     if settings.guide is not None:
         if texts is None:
             raise UserError("loss.guide needs the texts that are trained on: give build_loss texts=…")

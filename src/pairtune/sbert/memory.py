@@ -50,19 +50,29 @@ class Kept:
     time comes after them and is not looked at. Texts that no step saw keep their older vector.
     """
 
-    def __init__(self, encoded: Encoded, text: np.ndarray, columns: int, place: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        encoded: Encoded,
+        text: np.ndarray,
+        columns: int,
+        place: int,
+        device: torch.device,
+        *,
+        at_hand: int = AT_HAND,
+        waiting: int = WAITING,
+    ) -> None:
         """text: (N,) the text of each pair. columns: how many are encoded in a step; place: the one ordered by.
 
-        device: that of the training. `encoded` moves there, or off it where it is large.
+        device: that of the training. `encoded` moves there, or off it where it holds more numbers than `at_hand`.
         """
-        self.encoded = encoded.to(device if encoded.vectors.numel() <= AT_HAND else torch.device("cpu"))
+        self.encoded = encoded.to(device if encoded.vectors.numel() <= at_hand else torch.device("cpu"))
         self.text, self.columns, self.place = text, columns, place
         self.batches_kept = 0
         self._batches: Sequence[Sequence[int]] = ()
         self._next = 0
         self._seen: list[Tensor] = []
         self._waiting: list[tuple[Sequence[int], list[Tensor]]] = []  # batches: rows, and all that was seen
-        self._numbers = 0  # that wait
+        self._numbers, self._most_waiting = 0, waiting  # that wait, and when they are filed
         self._joined: list[Part] = []  # of many batches, for all processes
         self._last = np.empty(len(encoded.vectors), np.int64)  # of each text, where it was written last; room to work in
 
@@ -85,7 +95,7 @@ class Kept:
         self._waiting.append((rows, seen))
         self._numbers += sum(map(Tensor.numel, seen))
         self.batches_kept += 1
-        if self._numbers >= WAITING:
+        if self._numbers >= self._most_waiting:
             self._file()
 
     def flush(self) -> None:
@@ -138,7 +148,7 @@ def put(indices: np.ndarray, device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
-CHUNK = 4096  # texts that are numbered at a time
+NUMBERED_AT_ONCE = 4096  # texts that are numbered at a time
 
 
 class Guide(nn.Module):
@@ -160,7 +170,7 @@ class Guide(nn.Module):
     def of(cls, model: SentenceTransformer, texts: Iterable[str]) -> Guide:
         """The model as it is now, asked once about each distinct text: make it before training begins."""
         distinct = list(dict.fromkeys(texts))
-        chunks = (distinct[first : first + CHUNK] for first in range(0, len(distinct), CHUNK))
+        chunks = (distinct[first : first + NUMBERED_AT_ONCE] for first in range(0, len(distinct), NUMBERED_AT_ONCE))
         numbers = torch.cat([text_ids(model.preprocess(chunk)) for chunk in chunks])
         return cls(numbers, torch.from_numpy(encode_texts(model, distinct))).to(model.device)
 

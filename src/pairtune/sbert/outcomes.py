@@ -17,7 +17,7 @@ import numpy as np
 from huggingface_hub import EvalResult, ModelCard
 
 from pairtune import __version__
-from pairtune.data.pairs import PairSet, Task
+from pairtune.data.pairs import ALIKE, PairSet, Task
 from pairtune.encoders.loading import ENCODERS
 from pairtune.metrics import distinct_queries
 from pairtune.runs.evidence import EVIDENCE, MOST_ITEMS, Evidence, Judged, Outcome, shorten
@@ -242,7 +242,7 @@ def describe_run(run: Run, task: Task) -> str:
     return f"""\
 {HEADING}
 
-The cosine of two embeddings is the score of a pair of texts.
+The cosine of two embeddings is the score of a pair of texts.{describe_reading(run, task)}
 Tuned from {run.encoder}. Kept: {run.describe_kept()}; seed {run.seed}.
 
 {score_table(run)}
@@ -255,6 +255,12 @@ Tuned from {run.encoder}. Kept: {run.describe_kept()}; seed {run.seed}.
 
 {citation}
 """
+
+
+def describe_reading(run: Run, task: Task) -> str:
+    """How texts are to be read by a model that was trained with its sides marked."""
+    marked = Recipe.model_validate(run.recipe).mark_sides and not run.unchanged and task.kind not in ALIKE
+    return " Read left texts with `encode_query`, right texts with `encode_document`." if marked else ""
 
 
 def score_table(run: Run) -> str:

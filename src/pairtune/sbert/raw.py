@@ -47,6 +47,20 @@ def raw_embeddings(model: SentenceTransformer) -> Iterator[None]:
             module.__dict__.pop("forward", None)
 
 
+@contextmanager
+def unnormalized(model: SentenceTransformer) -> Iterator[None]:
+    """Inside, a final `Normalize` does nothing at all: vectors have their own lengths."""
+    before = {module: vars(module).get("forward") for module in final_normalizations(model)}
+    try:
+        for module in before:
+            vars(module)["forward"] = lambda features, **kwargs: features
+        yield
+    finally:
+        for module, forward in before.items():
+            vars(module).pop("forward")
+            vars(module).update({"forward": forward} if forward else {})
+
+
 def _normalize_in_evaluation(module: Normalize, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
     return features if module.training else Normalize.forward(module, features, **kwargs)
 

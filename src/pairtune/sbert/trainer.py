@@ -171,7 +171,7 @@ def make_trainer(
     example: Any = {"source_sentence": first, "sentences": [second]}
     model.model_card_data.widget = [example]  # or the host looks for some, noisily
     losses = {
-        name: build_loss(model, one.loss, texts=lambda: texts_of(dataset), fast=one.train.fast) for name, one in stages.items()
+        name: build_loss(model, one.loss, texts=lambda: texts_of(dataset), fused=one.train.fast) for name, one in stages.items()
     }
     own = temperature_callbacks(*losses.values())
     mined = None
@@ -258,14 +258,14 @@ def keep_logs(trainer: PairTrainer, folder: Path) -> None:
             callback.logging_dir = str(folder)
 
 
-FAR = float(2**25)  # 1 − βᵗ is 1 at this step, and in float32 the next step has the same number
+LATE_STEP = float(2**25)  # 1 − βᵗ is 1 at this step, and in float32 the next step has the same number
 
 
 class UncorrectedAdamW(torch.optim.AdamW):
     """torch's AdamW, p ← p − lr·(λ·p + m/(√v + ε)), with the moments m and v as they are.
 
     torch divides them by 1 − βᵗ. Without, the first steps are larger (at step 1 by 0.1/√0.001 ≈ 3.2), as in the optimizer
-    BERT was published with. All of torch's ways to compute it serve, `fused` too: for them each step is the one numbered FAR.
+    BERT was published with. All of torch's ways to compute it serve, `fused` too: for them each step is number LATE_STEP.
     """
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -273,14 +273,14 @@ class UncorrectedAdamW(torch.optim.AdamW):
         super().__setstate__(state)
         for one in self.state.values():
             if "step" in one:
-                one["step"] = torch.full_like(torch.as_tensor(one["step"], dtype=torch.float32), FAR)
+                one["step"] = torch.full_like(torch.as_tensor(one["step"], dtype=torch.float32), LATE_STEP)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One update of every parameter that has a gradient; all have moments from the first step on."""
         for parameter in (parameter for group in self.param_groups for parameter in group["params"]):
             if not self.state[parameter]:
                 moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
-                step = torch.full((), FAR, device=parameter.device if self.defaults["fused"] else "cpu")
+                step = torch.full((), LATE_STEP, device=parameter.device if self.defaults["fused"] else "cpu")
                 self.state[parameter].update(step=step, **moments)
         return super().step(closure)
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 WATCHED = "watched.json"
-SAMPLE = 256  # pairs of an epoch that are encoded: about 2 % of the work of training on 4,000
-WIDEST = 64  # pairs of a batch that is shown
+WATCHED_PAIRS = 256  # pairs of an epoch that are encoded: about 2 % of the work of training on 4,000
+SHOWN_PAIRS = 64  # pairs of a batch that is shown
 MOST_STEPS = 400  # points of the loss curve
 
 
@@ -101,12 +101,12 @@ def read_steps(log: list[dict[str, Any]]) -> list[Step]:
 
 
 def choose_batches(order: Order, size: int) -> Order:
-    """Full batches, evenly spread over the epoch, as an order of their own: at most SAMPLE pairs, or one batch.
+    """Full batches, evenly spread over the epoch, as an order of their own: at most WATCHED_PAIRS pairs, or one batch.
 
     An epoch that has no full batch gives its only one.
     """
     full = len(order) // size
-    count = min(full, max(1, SAMPLE // size))
+    count = min(full, max(1, WATCHED_PAIRS // size))
     chosen = [int((place + 0.5) * full / count) for place in range(count)] or [0]
     places = np.concatenate([np.arange(one * size, min((one + 1) * size, len(order))) for one in chosen])
     group = np.searchsorted(order.groups, places, side="right")  # which group each place of the order is in
@@ -117,7 +117,7 @@ def choose_batches(order: Order, size: int) -> Order:
 def middle_batch(pairs: int, size: int) -> slice:
     """The middle one of the chosen batches, cut to what can be shown."""
     start = pairs // size // 2 * size if pairs > size else 0
-    return slice(start, min(start + min(size, WIDEST), pairs))
+    return slice(start, min(start + min(size, SHOWN_PAIRS), pairs))
 
 
 def measure(

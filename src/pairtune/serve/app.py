@@ -89,8 +89,8 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def make_app(matcher: Matcher, *, token: str | None = None, hosts: frozenset[str] = frozenset()) -> Guard:
-    """The page and the API of a matcher, behind a guard."""
+def make_app(matcher: Matcher, **guarded: Any) -> Guard:
+    """The page and the API of a matcher, behind a guard, which takes what else is given."""
     batcher = Batcher(matcher.answer, prepare=use_half_the_cores)
 
     @asynccontextmanager
@@ -116,8 +116,8 @@ def make_app(matcher: Matcher, *, token: str | None = None, hosts: frozenset[str
     app.add_exception_handler(RequestValidationError, explain_request)
     app.add_exception_handler(HTTPException, explain_http)
     app.add_exception_handler(Refused, explain_refusal)
-    app.add_exception_handler(Exception, explain_failure)
-    return Guard(app, token=token, hosts=hosts)
+    app.add_exception_handler(Exception, answer_failure)
+    return Guard(app, **guarded)
 
 
 def add_pages(app: FastAPI) -> None:
@@ -213,7 +213,7 @@ async def explain_refusal(request: Request, problem: Exception) -> JSONResponse:
     return _answer(problem.status, problem.error, problem.given, problem.expected)
 
 
-async def explain_failure(request: Request, problem: Exception) -> JSONResponse:
+async def answer_failure(request: Request, problem: Exception) -> JSONResponse:
     """Our own failure: said, not shown; the traceback is in the server's log."""
     return _answer(500, "the server failed; its log says why", f"{request.method} {request.url.path[:200]}", "an answer")
 

@@ -40,11 +40,13 @@ class Guard:
     """An ASGI layer around the app: it checks host and token, counts, reads the body, and watches the clock.
 
     token: what /api asks for as `Authorization: Bearer …`. hosts: the names this server goes by, none for any:
-    a page elsewhere that had its own name point here (DNS rebinding) is turned away.
+    a page elsewhere that had its own name point here (DNS rebinding) is turned away. body_seconds: for a whole request.
     """
 
-    def __init__(self, app: Any, *, token: str | None = None, hosts: frozenset[str] = frozenset()) -> None:
-        self.app, self.token, self.hosts = app, token, hosts
+    def __init__(
+        self, app: Any, *, token: str | None = None, hosts: frozenset[str] = frozenset(), body_seconds: float = BODY_SECONDS
+    ) -> None:
+        self.app, self.token, self.hosts, self.body_seconds = app, token, hosts, body_seconds
         self.waiting = 0
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -84,7 +86,7 @@ class Guard:
             raise Refused(503, "too many requests at once", given, expected, ((b"retry-after", b"1"),))
         self.waiting += 1
         try:
-            body = await _read_body(headers, receive)
+            body = await _read_body(headers, receive, self.body_seconds)
             await self.app(scope, _replay(body, receive), send)
         finally:
             self.waiting -= 1
@@ -105,7 +107,7 @@ class Guard:
             )
 
 
-async def _read_body(headers: dict[bytes, bytes], receive: Receive) -> bytes:
+async def _read_body(headers: dict[bytes, bytes], receive: Receive, patience: float) -> bytes:
     """The whole body, whatever its length was said to be."""
     declared = headers.get(b"content-length", b"0")
     size = int(declared) if declared.isdigit() else 0
@@ -113,7 +115,7 @@ async def _read_body(headers: dict[bytes, bytes], receive: Receive) -> bytes:
     if size <= DRAIN_BYTES:
         size = 0
         try:
-            async with asyncio.timeout(BODY_SECONDS):
+            async with asyncio.timeout(patience):
                 more = True
                 while more and size <= DRAIN_BYTES:
                     message = await receive()
@@ -122,7 +124,7 @@ async def _read_body(headers: dict[bytes, bytes], receive: Receive) -> bytes:
                     kept += part if size <= MOST_BYTES else b""
                     more = bool(message.get("more_body"))
         except TimeoutError:
-            seconds = f"{BODY_SECONDS:.0f} s"
+            seconds = f"{patience:.0f} s"
             raise Refused(408, f"the request did not arrive within {seconds}", f"{size:,} bytes", "all of it") from None
     if size > MOST_BYTES:
         raise Refused(413, "the request is too large", f"{size:,} bytes or more", f"at most {MOST_BYTES:,} bytes")

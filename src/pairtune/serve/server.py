@@ -15,6 +15,7 @@ from pairtune.errors import UserError
 from pairtune.progress import say
 from pairtune.serve.app import make_app
 from pairtune.serve.matcher import Matcher, load_matcher
+from pairtune.serve.requests import BODY_SECONDS
 
 SILENT_SECONDS = 15.0  # a connection that has not sent a whole header by then is closed
 SHORTEST_TOKEN = 8
@@ -36,13 +37,20 @@ def run_server(
             make_server(matcher, host, token).run(sockets=[listener])
 
 
-def make_server(matcher: Matcher, host: str = "127.0.0.1", token: str | None = None) -> uvicorn.Server:
-    """A server of the page and the API, quiet but for its failures."""
+def make_server(
+    matcher: Matcher,
+    host: str = "127.0.0.1",
+    token: str | None = None,
+    *,
+    body_seconds: float = BODY_SECONDS,
+    silent_seconds: float = SILENT_SECONDS,
+) -> uvicorn.Server:
+    """A server of the page and the API, quiet but for its failures. The seconds are those after which a client is let go."""
     hosts = LOCAL_NAMES | {host} if is_local(host) else frozenset()
-    app = make_app(matcher, token=token, hosts=hosts)
+    app = make_app(matcher, token=token, hosts=hosts, body_seconds=body_seconds)
     config = uvicorn.Config(
         app,
-        http=Prompt,
+        http=type("Prompt", (Prompt,), {"silent_seconds": silent_seconds}),
         ws="none",
         log_level="error",
         access_log=False,
@@ -58,6 +66,7 @@ def make_server(matcher: Matcher, host: str = "127.0.0.1", token: str | None = N
 class Prompt(H11Protocol):
     """The host's HTTP, less patient: a client that says nothing, half a header, or stops reading is let go."""
 
+    silent_seconds = SILENT_SECONDS
     _timer: asyncio.TimerHandle | None = None
     _unread = 0
 
@@ -81,7 +90,7 @@ class Prompt(H11Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._unread = self.transport.get_write_buffer_size()
-        self._timer = self.loop.call_later(SILENT_SECONDS, self._let_go)
+        self._timer = self.loop.call_later(self.silent_seconds, self._let_go)
 
     def _let_go(self) -> None:
         """Close what stands still; a request in progress has a clock of its own (limits.Guard)."""

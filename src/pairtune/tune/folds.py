@@ -12,10 +12,10 @@ from pairtune.data.pairs import Kind, PairSet, Task
 from pairtune.data.splits import PARTS, connect, distinct, rotate_dev, share
 from pairtune.errors import UserError
 
-FEWEST = 3  # tenths that can be held out; with fewer, seeds are compared on the given dev
+FEWEST_FOLDS = 3  # tenths that can be held out; with fewer, seeds are compared on the given dev
 SEEDS = 5  # folds of that kind
 MOST_DEV = 1000  # pairs that a fold is judged by
-FEW = 50
+FEW_PAIRS = 50
 FEWEST_OTHERS = 1000  # right texts that a search is made in beside its own answers
 
 
@@ -60,7 +60,7 @@ def make_folds(task: Task, pairs: int = 0, most: int = PARTS) -> Folds:
     if pairs:  # what no fold will use need not be cut into tenths
         blind = replace(blind, train=limit(blind.train, task.kind, 2 * pairs + PARTS * MOST_DEV))
     usable = tuple(number for number in range(1, PARTS + 1) if _can_hold_out(blind, number))
-    if len(usable) >= FEWEST:
+    if len(usable) >= FEWEST_FOLDS:
         return Folds(blind, usable[:most], True, pairs)
     return Folds(blind, tuple(range(1, min(SEEDS, most) + 1)), False, pairs)
 
@@ -116,6 +116,6 @@ def _smaller_corpus(pairs: PairSet, others: int) -> PairSet:
 
 def _stand_in(dev: PairSet) -> PairSet:
     """A few pairs in the place of test, whose scores nobody reads."""
-    few = dev.take(range(min(FEW, len(dev))))
+    few = dev.take(range(min(FEW_PAIRS, len(dev))))
     few = few if few.corpus is None else replace(few, corpus=distinct(few.right))
     return few if few.corpus is not None or len(np.unique(few.label)) > 1 else dev

@@ -43,21 +43,22 @@ class Worker:
 class Queue:
     """next_job: the next run to make, None where there is none for now. settle: takes what became of a run, record or problem.
 
-    again: runs whose process died. tries: how often each was begun.
+    until: when to stop, by the monotonic clock. again: runs whose process died. tries: how often each was begun.
     """
 
     next_job: Callable[[], Job | None]
     setup: Setup
     settle: Callable[[Job, Done], None]
     refresh: Callable[[int], None] = lambda busy: None
+    until: float = float("inf")
     again: list[Job] = field(default_factory=list)
     workers: list[Worker] = field(default_factory=list)
     tries: dict[str, int] = field(default_factory=dict)
 
     def run(self, jobs: int) -> None:
-        """Keep so many workers busy until nothing is left; a worker that is gone is replaced."""
+        """Keep so many workers busy until nothing is left, or the time is over; a worker that is gone is replaced."""
         try:
-            while self._keep_busy(jobs):
+            while time.monotonic() < self.until and self._keep_busy(jobs):
                 self._listen()
         finally:
             self._end()
@@ -143,8 +144,11 @@ def run_jobs(
     setup: Setup,
     file: Callable[[Job, Run], None],
     done_before: int = 0,
+    seconds: float | None = None,
 ) -> dict[Job, str]:
     """Train the jobs, in their order, and hand each record to `file`; what failed, with the reason.
+
+    seconds: then it stops; runs that are not finished go on from their last checkpoint next time.
 
     May be killed at any moment: what was filed stays so, a run that was interrupted goes on from its last checkpoint.
     """
@@ -160,7 +164,8 @@ def run_jobs(
             board.finish(job, done)
 
         with board:
-            Queue(lambda: next(waiting, None), setup, settle, board.refresh).run(workers)
+            until = float("inf") if seconds is None else time.monotonic() + seconds
+            Queue(lambda: next(waiting, None), setup, settle, board.refresh, until).run(workers)
         return problems
 
 

@@ -1,6 +1,6 @@
 """Which recipe fits which data: a short table of rules, and why each was chosen.
 
-The rules come from runs on thirteen cases of eight datasets; docs/choosing.md links to what they get on data that had no part in
+The rules come from runs on 21 cases of eight datasets; docs/choosing.md links to what they get on data that had no part in
 choosing them.
 """
 
@@ -13,7 +13,7 @@ from pairtune.data.pairs import Task
 from pairtune.data.profile import Profile, describe, profile
 from pairtune.runs.recipe import Recipe, read_recipe
 
-SEVERAL = 2.0  # pairs of a left text, on average, from which on its right texts compete with each other
+COMPETING = 2.0  # pairs of a left text, on average, from which on its right texts compete with each other
 MANY_PAIRS = 200_000  # beyond, one epoch shows the encoder enough
 
 
@@ -42,9 +42,10 @@ RULES = (
     ),
     Rule(
         "several labelled texts for each left text",
-        lambda data: data.kind == "ranking" or data.pairs_per_left >= SEVERAL,
+        lambda data: data.kind == "ranking" or data.pairs_per_left >= COMPETING,
         "own/answers",
-        "Pearson correlation with the labels, in random batches",
+        "Pearson correlation with the labels, in random batches; in a ranking, left texts begin with `question: `, right texts "
+        "with `answer: `",
     ),
     Rule(
         "pairs labelled yes or no",

@@ -17,7 +17,7 @@ FoldScores = Mapping[int, float]  # the number of a fold → the main metric on 
 Verdict = Literal["dropped", "open", "better", "tie"]
 ENOUGH = 4  # folds before a candidate may win
 PRIOR = 2.0  # how many folds the noise of the other candidates is worth
-FEWEST = 2  # degrees of freedom before the noise of the others is believed
+FEWEST_DEGREES = 2  # degrees of freedom before the noise of the others is believed
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def common_noise(scores: Iterable[FoldScores], base: FoldScores) -> float | None
         if len(found) > 1:
             squares += float(((found - found.mean()) ** 2).sum())
             freedom += len(found) - 1
-    return sqrt(squares / freedom) if freedom >= FEWEST else None
+    return sqrt(squares / freedom) if freedom >= FEWEST_DEGREES else None
 
 
 def judge(found: Comparison, most: int) -> Verdict:

@@ -10,13 +10,14 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import Any
 
 from pairtune.data.datasets import load_task
 from pairtune.data.pairs import Task
@@ -77,7 +78,7 @@ class Setup:
 
     out: where the runs train. load: the pairs of a task, by its name. threads: of each worker. keep_models: the weights of
     finished runs stay. checkpoints: after each epoch, so that an interrupted run goes on from there; without them it begins
-    anew, and less is written.
+    anew, and less is written. losses: further ones that recipes name in `loss.host`.
     """
 
     out: Path
@@ -85,6 +86,7 @@ class Setup:
     threads: int = 1
     keep_models: bool = False
     checkpoints: bool = True
+    losses: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,9 @@ def work(channel: Connection, setup: Setup) -> None:
     threading.Thread(target=_die_with_parent, daemon=True).start()
     import torch
 
+    from pairtune.sbert.losses import FURTHER_LOSSES
+
+    FURTHER_LOSSES.update(setup.losses)
     torch.set_num_threads(setup.threads)
     while True:
         try:

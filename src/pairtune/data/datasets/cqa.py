@@ -64,18 +64,27 @@ def load_cqa_a(folder: Path) -> Splits:
     test = _with_gold(read_comments(need_file(folder, *A_TEST)), need_file(folder, A_GOLD))
     paths = [path for name in (A_PART1,) if (path := find_file(folder, name))]
     notes = ["train: train-part1, as in the paper"] if paths else []
-    if not paths:
+    threads = None if paths else find_file(folder, B_PART1[0])
+    if threads:
+        notes = [f"train: {threads.name}, its threads, each once, with their comments; those of the paper's file are among them"]
+    elif not paths:
         paths = [path for name in (A_PART2, A_TEST2016, *A_2015) if (path := find_file(folder, name))]
         notes = [f"train: {A_PART1} is not there, so instead of the paper's train set: {', '.join(path.name for path in paths)}"]
-    if not paths:
+    if not paths and not threads:
         raise UserError(f"{folder}: no file {A_PART1} in it, nor {', '.join((A_PART2, A_TEST2016, *A_2015))}: {HOW_TO_GET}")
-    found = [candidate for path in paths for candidate in read_comments(path)]
+    found = once(read_comments(threads)) if threads else [candidate for path in paths for candidate in read_comments(path)]
     train = _without_questions_of([*dev, *test], found, notes)
     path = find_file(folder, A_TEST2016)
     if path in paths:
         notes.append("test2016 is part of train here: a model tuned on this task has seen it")
     extra = {"test2016": _pairs(read_comments(path))} if path else {}
     return Splits(_pairs(train), _pairs(dev), _pairs(test), tuple(notes), extra)
+
+
+def once(candidates: Sequence[ForumText]) -> list[ForumText]:
+    """The comments of each thread once: in files of subtask B a thread stands with every question that it was found for."""
+    threads: dict[str, str] = {}
+    return [one for one in candidates if threads.setdefault(one.question, one.query) == one.query]
 
 
 def load_cqa_b(folder: Path) -> Splits:
@@ -255,7 +264,7 @@ def _grade(path: Path, element: Element, attribute: str, known: dict[str, int]) 
 
 
 LICENSE = "free for general research use"
-CITATION = """@inproceedings{nakov-etal-2017-semeval,
+SEMEVAL = """@inproceedings{nakov-etal-2017-semeval,
   title = {{S}em{E}val-2017 Task 3: Community Question Answering},
   author = {Nakov, Preslav and Hoogeveen, Doris and M{\\`a}rquez, Llu{\\'i}s and Moschitti, Alessandro and
             Mubarak, Hamdy and Baldwin, Timothy and Verspoor, Karin},
@@ -265,5 +274,5 @@ CITATION = """@inproceedings{nakov-etal-2017-semeval,
   doi = {10.18653/v1/S17-2003}
 }"""
 
-INFO_A = TaskInfo("cqa-a", "ranking", METRICS_OF_KIND["ranking"], LICENSE, CITATION, HOW_TO_GET, folder="cqa", load=load_cqa_a)
-INFO_B = TaskInfo("cqa-b", "ranking", METRICS_OF_KIND["ranking"], LICENSE, CITATION, HOW_TO_GET, folder="cqa", load=load_cqa_b)
+INFO_A = TaskInfo("cqa-a", "ranking", METRICS_OF_KIND["ranking"], LICENSE, SEMEVAL, HOW_TO_GET, folder="cqa", load=load_cqa_a)
+INFO_B = TaskInfo("cqa-b", "ranking", METRICS_OF_KIND["ranking"], LICENSE, SEMEVAL, HOW_TO_GET, folder="cqa", load=load_cqa_b)

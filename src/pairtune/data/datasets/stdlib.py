@@ -16,7 +16,17 @@ from pairtune.errors import UserError
 from pairtune.progress import track
 
 # tests, applications, other people's packages, and what Python 3.12 threw out
-SKIPPED = {"test", "tests", "idlelib", "lib2to3", "turtledemo", "ensurepip", "site-packages", "dist-packages", "distutils"}
+OMITTED = {
+    "test",
+    "tests",
+    "idlelib",
+    "lib2to3",
+    "turtledemo",
+    "ensurepip",
+    "site-packages",
+    "dist-packages",
+    "distutils",
+}
 FEWEST_WORDS = 3  # "Internal function." is nothing to search for
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -59,7 +69,7 @@ def _modules(folder: Path) -> list[Path]:
     return [
         path
         for path in sorted(folder.rglob("*.py"))
-        if not any(part in SKIPPED or part.startswith("_") for part in _names(folder, path))
+        if not any(part in OMITTED or part.startswith("_") for part in _names(folder, path))
     ]
 
 

@@ -129,7 +129,7 @@ class FusedLoss(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         """The gradients of left, right and τ."""
         if torch.is_grad_enabled():  # create_graph=True: what follows would count as constant
-            raise UserError("the fused loss has no second derivative: call batch_softmax_loss with fast=False")
+            raise UserError("the fused loss has no second derivative: call batch_softmax_loss with fused=False")
         left, right, q, a, rows_at, columns_at, scores, *rest = ctx.saved_tensors
         setup, layout, temperature = ctx.setup, ctx.setup.layout, ctx.temperature
         own, by_row, by_column, *kept = rest

@@ -1,0 +1,141 @@
+"""The systems that the paper compares with: their losses against plain loops, their pairs, and a run of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from lab.agenda import choose_everything, job_key, plan_everything
+from lab.augmented import FOLDER, read_silver, sample_pairs, write_silver
+from lab.comparator_tables import comparator_grid, comparator_grids
+from lab.comparators import systems
+from lab.lines import append_line
+from lab.rival_losses import RIVALS, nt_xent_loss, supcon_loss
+from lab.searches import searches
+from lab.variants import GUISES, load_variant
+from made_runs import make_run, write
+
+from pairtune import PairSet, Task, UserError
+from pairtune.tune.queue import run_jobs
+from pairtune.tune.worker import Setup
+
+
+@pytest.fixture
+def vectors():
+    torch.manual_seed(0)
+    return torch.randn(5, 8), torch.randn(5, 8)
+
+
+def cosine(one, other):
+    return float(one @ other / one.norm() / other.norm())
+
+
+def test_supcon_is_the_mean_over_all_positives_of_a_text_outside_the_logarithm(vectors):
+    left, right = vectors
+    left_ids, right_ids = torch.tensor([0, 0, 1, 2, 3]), torch.tensor([0, 1, 2, 3, 3])
+    left[1], right[4] = left[0], right[3]
+    pairs = set(zip(left_ids.tolist(), right_ids.tolist(), strict=True))
+    total = 0.0
+    for one, other, known in ((left, right, False), (right, left, True)):
+        names = (right_ids, left_ids) if known else (left_ids, right_ids)
+        for i in range(5):
+            shares = np.exp([cosine(one[i], other[j]) / 0.1 for j in range(5)])
+            goes = [(names[0][i].item(), name) for name in names[1].tolist()]
+            good = [j for j in range(5) if (goes[j][::-1] if known else goes[j]) in pairs]
+            total -= np.mean(np.log(shares[good] / shares.sum())) / 10
+    assert float(supcon_loss(left, right, left_ids, right_ids, 0.1)) == pytest.approx(total, rel=1e-5)
+
+
+def test_supcon_without_repeats_is_the_ranking_loss_in_both_directions(vectors):
+    ids = torch.arange(5)
+    ranking = RIVALS["SymmetricRankingLoss"](torch.nn.Identity())
+    assert float(supcon_loss(*vectors, ids, ids)) == pytest.approx(float(ranking.compute_loss_from_embeddings([*vectors], None)))
+
+
+def test_nt_xent_has_all_other_texts_in_its_denominator(vectors):
+    both, total = torch.cat(vectors), 0.0
+    for i in range(10):
+        shares = {j: np.exp(cosine(both[i], both[j]) / 0.1) for j in range(10) if j != i}
+        total -= np.log(shares[(i + 5) % 10] / sum(shares.values())) / 10
+    assert float(nt_xent_loss(*vectors, 0.1)) == pytest.approx(total, rel=1e-5)
+
+
+@pytest.fixture
+def task():
+    pairs = PairSet.of(list("aaaab"), ["g1", "g2", "b1", "b2", "only"], [1, 1, 0, 0, 1])
+    return Task("cqa-a", "ranking", pairs, pairs, pairs, "MAP", ("MAP",))
+
+
+def test_triplets_are_all_positives_with_all_negatives_of_a_left_text(task):
+    train = GUISES["triplets"](task).train
+    found = {(left, right, *wrong) for left, right, wrong in zip(train.left, train.right, train.negatives, strict=True)}
+    assert found == {("a", good, bad) for good in ("g1", "g2") for bad in ("b1", "b2")} and len(train) == 4
+    assert len(GUISES["labelled"](task).train) == 2
+
+
+def test_simcse_pairs_every_text_with_itself(task):
+    train = GUISES["texts"](task).train
+    assert train.left == train.right and set(train.left) == {*task.train.left, *task.train.right}
+
+
+def test_sep_stands_between_subject_and_body(task):
+    pairs = PairSet.of(["Visa. Where? Here. Now"], ["An answer. Of two"], [1])
+    one, two = (GUISES["sep"](Task(name, "ranking", pairs, pairs, pairs, "MAP", ("MAP",))) for name in ("cqa-a", "cqa-b"))
+    assert one.train.left == two.test.left == ("Visa [SEP] Where? Here. Now",)
+    assert (one.dev.right, two.dev.right) == (("An answer. Of two",), ("An answer [SEP] Of two",))
+
+
+def test_the_real_triplets_are_as_many_as_the_authors_code_makes(real_data):
+    assert len(load_variant("cqa-a+triplets").train) == 18417
+
+
+def test_silver_pairs_that_are_not_there_yet_are_asked_for(real_data, tmp_path):
+    with pytest.raises(UserError, match=r"task stsb\+silver-bm25: no pairs are labelled yet: python -m lab augment makes them"):
+        load_variant("stsb+silver-bm25", tmp_path)
+
+
+def test_every_task_has_the_comparators_that_its_labels_allow():
+    counts = {task: sum(system.task == task for system in systems()) for task in searches()}
+    assert counts == {"antique": 12, "cqa-a": 13, "cqa-b": 13, "pfcc-s": 10, "mrpc": 12, "qqp": 12, "stsb": 11}
+    assert all(system.recipe().stages[0].train.epochs for system in systems())
+
+
+def test_everything_begins_with_the_papers_rows_of_all_encoders_and_ends_with_further_seeds():
+    jobs = plan_everything(choose_everything(), ["minilm", "mpnet"], [1, 2, 3, 4, 5])
+    assert len({job_key(job) for job in jobs}) == len(jobs)
+    seeds = [job.seed > 3 for job in jobs]
+    assert seeds == sorted(seeds)
+    first = [job for job in jobs if not job.seed > 3]
+    rows = sum(len(group) for group in choose_everything()[:1])
+    assert {job.recipe.encoder for job in first[: 6 * rows]} == {"minilm", "mpnet"}
+    assert {job.recipe.name for job in first[: 3 * rows]} == {recipe.name for recipe in choose_everything()[0]}
+    assert "+silver" in first[-1].recipe.task
+
+
+def test_a_queue_whose_time_is_over_begins_no_run(tmp_path):
+    jobs = plan_everything(choose_everything()[:1], ["minilm"], [1])
+    assert run_jobs(jobs, workers=2, setup=Setup(tmp_path), file=lambda job, run: pytest.fail(str(job)), seconds=0.0) == {}
+
+
+def test_a_table_has_the_systems_that_were_run_and_what_each_is_behind_the_reference(tmp_path):
+    angle = next(one for one in systems() if (one.task, one.title) == ("stsb", "AnglELoss"))
+    runs = [make_run("stsb/combo", seed, 0.86, 0.8) for seed in (1, 2, 3)]
+    assert not comparator_grids(write(tmp_path / "without", runs))
+    runs += [make_run("stsb/mse", seed, 0.84, 0.8, overrides=angle.candidate.changes) for seed in (1, 2, 3)]
+    append_line(tmp_path / "with" / FOLDER / "minilm.jsonl", {"task": "stsb", "seed": 1, "test": {"Spearman": 0.91}})
+    grid = comparator_grid("stsb", write(tmp_path / "with", runs))
+    rows = {row[0]: row[1:] for row in grid.rows}
+    assert list(rows) == ["the encoder as it comes", "AnglELoss", "Combo BSC + MSE (`stsb/combo`)", "cross-encoder"]
+    assert (
+        rows["AnglELoss"][0].startswith("0.8400") and rows["AnglELoss"][1].startswith("-0.0200") and rows["AnglELoss"][2] == "3"
+    )
+    assert rows["cross-encoder"][0].startswith("0.9100")
+
+
+def test_new_pairs_are_the_nearest_by_words_that_are_not_gold_and_come_back_as_written(tmp_path):
+    pairs = PairSet.of(["red stone", "blue river"], ["a red stone", "the blue river"])
+    task = Task("stsb", "regression", pairs, pairs, pairs, "Spearman", ("Spearman",))
+    left, right = sample_pairs(task, "bm25")
+    assert list(zip(left, right, strict=True)) == [("red stone", "the blue river"), ("blue river", "a red stone")]
+    write_silver(tmp_path, "stsb", "bm25", (left, right, np.array([0.25, 0.5])))
+    assert read_silver(tmp_path, "stsb", "bm25")[2].tolist() == [0.25, 0.5] and read_silver(tmp_path, "mrpc", "bm25") is None

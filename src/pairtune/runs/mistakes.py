@@ -1,0 +1,57 @@
+"""What is wrong with a recipe, in words: every bad field with what was given and what was expected."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+HINTS = {
+    "loss.temperature": "the softmax divides by it: give a value above 0 (0.05 is usual)",
+    "loss.mix": "μ weighs the two losses: give a value from 0 (pointwise only) to 1 (BSC only)",
+    "ignore": r"write a list of regular expressions, such as ['https?://\S+']",
+    "train.splits": "name the task's splits with a + between them, such as train+titles (`pairtune tasks` lists them)",
+}
+
+
+RENAMED = {
+    "loss.normalise": "loss.normalize",
+    "loss.threshold": "loss.positive_above",
+    "loss.mini_batch": "loss.mini_batch_size",
+    "loss.temperature_rate": "loss.temperature_learning_rate",
+    "order.neighbours": "order.neighbors",
+    "train.rate": "train.learning_rate",
+    "train.batch": "train.batch_size",
+    "train.max_length": "train.max_seq_length",
+}
+
+
+def explain(problem: ValidationError, origin: str, *, staged: bool = False) -> str:
+    """All bad fields in one message, each with what was given and what was expected."""
+    lines = [_explain_one(dict(error), staged) for error in problem.errors()]
+    return "\n".join(f"{origin}: {line}" for line in lines)
+
+
+def _explain_one(error: dict[str, Any], staged: bool) -> str:
+    where = [str(part) for part in error["loc"]]
+    plain = where[2:] if where[0] == "stages" and len(where) > 2 else where
+    shown = ".".join(where if staged else plain)
+    if error["type"] == "extra_forbidden":
+        if ".".join(plain) in RENAMED:
+            return f"{shown} is now called {RENAMED['.'.join(plain)]}"
+        known = _known_keys(plain[:-1])
+        near = get_close_matches(plain[-1], known, 1)
+        meant = f"; did you mean {'.'.join([*plain[:-1], near[0]])}?" if near else ""
+        return f"{shown} is not a setting{meant}; known here: {', '.join(known)}"
+    message = HINTS.get(".".join(plain)) or error["msg"][0].lower() + error["msg"][1:]
+    return f"{shown} is {error['input']!r}; {message}"
+
+
+def _known_keys(where: list[str]) -> list[str]:
+    from pairtune.runs.recipe import TABLES, Recipe  # which explains its mistakes with this
+
+    if where and where[0] in TABLES:
+        return list(TABLES[where[0]].model_fields)
+    return [key for key in Recipe.model_fields if key != "stages"] + ["stages", *TABLES]
