@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pairtune.data.datasets import load_task
-from pairtune.data.material import check_candidates, check_negatives, note_splits, training_dataset
+from pairtune.data.material import check_candidates, check_negatives, note_splits
 from pairtune.data.negatives import fill_dev
 from pairtune.data.pairs import ALIKE, Task, add_prompts
+from pairtune.data.sources import check_sources, prompt_sources, read_sources, training_data
 from pairtune.data.splits import join_dev, rotate_dev
 from pairtune.errors import UserError
 from pairtune.progress import say
@@ -23,7 +24,7 @@ from pairtune.runs.folder import RunFolder, ask_for, drop_folder, whole_folder, 
 from pairtune.runs.lock import check_free
 from pairtune.runs.recipe import Recipe, Select, Stage
 from pairtune.runs.record import Epoch, Run, Trained, best_index, is_unchanged, kept_run, read_history
-from pairtune.runs.settings import unread_settings
+from pairtune.runs.settings import stage_of, unread_settings
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -53,7 +54,10 @@ def run(
 
     if task is None:
         refuse_borrowed_dev(recipe)
-    task, results = task or load_task(recipe.task), results or out.parent / "results.jsonl"
+    if task is not None and recipe.sources:
+        raise UserError(f"recipe {recipe.name} names its data under [[sources]]: give none beside it")
+    task = task or (read_sources(recipe) if recipe.sources else load_task(recipe.task))
+    results = results or out.parent / "results.jsonl"
     if "task" not in recipe.model_fields_set:  # the default's name would stand in records of a user's own pairs
         recipe = recipe.model_copy(update={"task": task.name})
     folder, asked = RunFolder(out), ask_for(recipe, seed, task.fingerprint(recipe.extra_splits))
@@ -70,7 +74,10 @@ def run(
     sides = Sides(model, recipe.prompts, alike=task.kind in ALIKE, mark=recipe.mark_sides)
     for note in sides.notes:
         say(f"{task.name}: {note}")
-    as_it_came, task = add_prompts(task, sides.own), add_prompts(task, sides.trained)
+    if task.sources:
+        as_it_came = task = prompt_sources(task, recipe, model)
+    else:
+        as_it_came, task = add_prompts(task, sides.own), add_prompts(task, sides.trained)
     original = model.tokenizer
     tokenizer = ignoring(original, recipe.ignore) if recipe.ignore else original
     with folder.hold(), disk_in_words(out):  # not before all that can be refused has been
@@ -100,6 +107,8 @@ def run(
 
 def refuse_borrowed_dev(recipe: Recipe) -> None:
     """Refuse to choose an epoch, and to report, on another task's pairs when `train.file` names the pairs to train on."""
+    if recipe.sources:
+        return
     named = next((stage.train.file for stage in recipe.stages if stage.train.file), "")
     if named and "task" not in recipe.model_fields_set:
         raise UserError(
@@ -110,6 +119,7 @@ def refuse_borrowed_dev(recipe: Recipe) -> None:
 
 def arrange(task: Task, recipe: Recipe, seed: int) -> Task:
     """The task with the dev that the recipe asks for. Refuses, before anything is written, what cannot be trained."""
+    check_sources(task, recipe)
     if recipe.dev != "given" and any(stage.train.file for stage in recipe.stages):
         raise UserError(f'dev = "{recipe.dev}" takes pairs of the task, and train.file may have them too: set dev = "given"')
     if not len(task.train) and not all(stage.train.file for stage in recipe.stages):
@@ -125,8 +135,9 @@ def arrange(task: Task, recipe: Recipe, seed: int) -> Task:
     if recipe.dev_candidates:
         task = fill_dev(task, recipe.dev_candidates)
     for stage in recipe.stages:
-        check_candidates(task, stage)
-        check_negatives(task, stage)
+        for name, source in (task.sources or {"": task}).items():
+            check_candidates(source, stage_of(recipe, stage, name))
+            check_negatives(source, stage_of(recipe, stage, name))
     return replace(task, notes=(*task.notes, *note_splits(task, recipe.stages), *unread_settings(recipe).values()))
 
 
@@ -192,7 +203,7 @@ def train_stage(
     from pairtune.encoders.embedding import describe_cut
     from pairtune.sbert.callbacks import Clock, LogEpochs, Progress
     from pairtune.sbert.checkpoints import newest_usable_checkpoint
-    from pairtune.sbert.trainer import make_trainer, texts_of
+    from pairtune.sbert.trainer import count_rows, make_trainer, texts_of
     from pairtune.sbert.watch import Watch
 
     done = folder / "trained.json"
@@ -202,14 +213,17 @@ def train_stage(
     stage, select = recipe.stages[number - 1], recipe.selects[number - 1]
     first = Beginning(model) if to_beat is not None else None
     model.max_seq_length = stage.train.max_seq_length or model.max_seq_length
-    dataset = training_dataset(model, task, stage, seed)
+    dataset = training_data(model, task, recipe, stage, seed)
     if not stage.train.file and (cut := describe_cut(model, texts_of(dataset))):
         say(f"{task.name}: {cut}; train.max_seq_length says how many are read")
-    clock = Clock(pairs_per_epoch=len(dataset))
+    rows = count_rows(dataset)
+    clock = Clock(pairs_per_epoch=rows)
     watch = Watch(clock, stage.loss.positive_above)
     progress = Progress(clock, title=f"stage {number} of {len(recipe.stages)}" if len(recipe.stages) > 1 else "training")
     callbacks = [clock, progress, watch, LogEpochs()]
-    trainer = make_trainer(model, dataset, stage, task, seed, folder, callbacks, select=select, checkpoints=checkpoints)
+    stages = {name: stage_of(recipe, stage, name) for name in task.sources} if isinstance(dataset, dict) else {"": stage}
+    options: Any = {"select": select, "checkpoints": checkpoints, "share": recipe.share}
+    trainer = make_trainer(model, dataset, stages, task, seed, folder, callbacks, **options)
     try:
         trainer.train(resume_from_checkpoint=newest_usable_checkpoint(folder) if checkpoints else None)
     except Exception as problem:
@@ -222,7 +236,7 @@ def train_stage(
     if first is not None and not kept:
         say(f"{progress.title}: no epoch was better on dev than the start ({task.metric} {to_beat:.4f}): the start is kept")
         first.restore(model)
-    trained = Trained(epochs, kept, clock.seconds, clock.pairs, len(dataset))
+    trained = Trained(epochs, kept, clock.seconds, clock.pairs, rows)
     if checkpoints:
         save_whole(model, folder / "model")
         write_whole(done, json.dumps({**vars(trained), "epochs": [epoch.model_dump() for epoch in epochs]}))

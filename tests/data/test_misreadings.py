@@ -227,3 +227,114 @@ def test_positives_are_searched_in_a_given_corpus(tmp_path):
     assert "retrieval: a corpus is given to search in" in task.notes
     assert "positives are searched among 100 texts; 1 right texts were not in it and are added" in task.notes
     assert {"x50", "x100"} <= set(task.test.corpus) and set(task.test.right) <= set(task.test.corpus)
+
+
+def labelled(tmp_path, labels, head="left,right,label", sep=","):
+    """A file of 60 pairs with these labels in turn."""
+    rows = [sep.join((f"question {row}", f"answer {row}", labels[row % len(labels)])) for row in range(60)]
+    (tmp_path / "pairs.csv").write_text("\n".join([head.replace(",", sep), *rows]), encoding="utf-8")
+    return tmp_path / "pairs.csv"
+
+
+@pytest.mark.parametrize(
+    ("labels", "numbers"),
+    [
+        (["80%", "20 %", "100%", "0"], {0.8, 0.2, 1.0, 0.0}),
+        (["0,812", "1,000", "0,5", "0"], {0.812, 1.0, 0.5, 0.0}),
+        (["duplicate", "not duplicate"], {1.0, 0.0}),
+        (["Duplicate", "Not_Duplicate", "NON-duplicate"], {1.0, 0.0}),
+        (["relevant", "irrelevant"], {1.0, 0.0}),
+        (["Y", "n "], {1.0, 0.0}),
+    ],
+)
+def test_labels_as_people_write_them_are_read(tmp_path, labels, numbers):
+    task = read_pairs(labelled(tmp_path, labels, sep=";"))
+    found = {float(label) for pairs in (task.train, task.dev, task.test) for label in pairs.label}
+    assert sorted(found) == pytest.approx(sorted(numbers))
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["80%", "20%", "50"], r"line 4: the label is '50', and .*line 2 has a percentage: write all of them with a %, or none"),
+        (["1,000", "1", "0"], r"line 2: the label is '1,000', which may be 1\.000 or a thousand"),
+        (["1", "0", ""], r"line 4: the label is missing \(''\); fill it in or leave the pair out"),
+        (["1", "0", "NA"], r"line 4: the label is missing \('NA'\)"),
+        (["entailment", "neutral"], r"line 2: the label is 'entailment', expected a number, a percentage, true/false, yes/no"),
+    ],
+)
+def test_labels_that_could_mean_two_things_are_refused_in_words(tmp_path, labels, message):
+    with pytest.raises(UserError, match=message):
+        read_pairs(labelled(tmp_path, labels, sep=";"))
+
+
+@pytest.mark.parametrize(
+    "labels", [["80%", "20%"], ["0,5", "0,25", "1"], [f"{row / 60:.2f}" for row in range(60)], ["duplicate", "different"]]
+)
+def test_a_forgotten_column_of_percentages_fractions_or_words_is_asked_for(tmp_path, labels):
+    with pytest.raises(UserError, match=r"column 'agreed' looks like labels: --label agreed, or --no-label"):
+        read_pairs(labelled(tmp_path, labels, head="left,right,agreed", sep=";"))
+
+
+def test_a_text_that_says_nan_is_pointed_to(tmp_path):
+    path = labelled(tmp_path, ["1", "0"])
+    path.write_text(path.read_text().replace("answer 7,", "nan,"))
+    assert any("1 pairs have a text such as 'nan'" in note and "line 9" in note for note in read_pairs(path).notes)
+
+
+def test_bars_separate_fields_and_a_line_for_spreadsheets_is_refused(tmp_path):
+    path = labelled(tmp_path, ["1", "0"], sep="|")
+    assert "pairs.csv: fields are separated by |" in read_pairs(path).notes
+    path.write_text("sep=;\n" + path.read_text())
+    with pytest.raises(UserError, match=r"line 1: 'sep=;' is a note for a spreadsheet program: delete the line"):
+        read_pairs(path)
+
+
+def test_commas_in_a_file_called_tsv_are_named(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("left,right\na,b\n")
+    with pytest.raises(UserError, match=r"there is one: left,right; if ',' separates them, call the file \.csv"):
+        read_pairs(tmp_path / "pairs.tsv")
+
+
+def write_records(tmp_path, record):
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(record(row)) + "\n" for row in range(30)))
+    return tmp_path / "pairs.jsonl"
+
+
+def test_lists_of_positives_and_negatives_become_pairs(tmp_path, capsys):
+    path = write_records(tmp_path, lambda n: {"query": f"q{n}", "pos": [f"a{n}", f"b{n}"], "neg": [f"c{n}", "d"][: 1 + (n > 3)]})
+    task = read_pairs(path)
+    found = {
+        both for part in (task.train, task.dev, task.test) for both in zip(part.left, part.right, part.negatives, strict=True)
+    }
+    assert found == {(f"q{n}", f"{letter}{n}", (f"c{n}",)) for n in range(30) for letter in "ab"}
+    assert "1 of up to 2 negatives of each pair are used" in capsys.readouterr().err
+
+
+def test_lists_of_labelled_candidates_become_a_ranking(tmp_path):
+    path = write_records(
+        tmp_path,
+        lambda n: {
+            "question": f"q{n}",
+            "candidates": [{"title": "T", "text": f"a{n}", "label": 1}, {"text": f"b{n}", "label": 0}],
+        },
+    )
+    task = read_pairs(path)
+    assert task.kind == "ranking" and (task.train.right[0], task.train.label.tolist()[:2]) == (
+        f"T a{task.train.left[0][1:]}",
+        [1, 0],
+    )
+
+
+def test_a_list_with_something_else_in_it_is_refused_with_its_line(tmp_path):
+    path = write_records(
+        tmp_path, lambda n: {"query": f"q{n}", "candidates": [{"text": f"a{n}", "label": 1}, "text"][: 1 + (n == 4)]}
+    )
+    with pytest.raises(UserError, match=r"line 5: 'candidates' holds text, expected an object with 'text' and 'label'"):
+        read_pairs(path)
+
+
+def test_a_list_inside_one_json_object_is_read(tmp_path):
+    rows = [{"left": f"q{n}", "right": f"a{n}"} for n in range(30)]
+    (tmp_path / "pairs.json").write_text(json.dumps({"version": 2, "data": rows}, indent=1))
+    assert read_pairs(tmp_path / "pairs.json").kind == "retrieval"

@@ -35,14 +35,15 @@ OTHER = {  # for every setting of the table, a value that is not its default
         "group_counts": "texts",
         "distance": "euclidean",
     },
+    "train": {"mined": 3, "mined_margin": 0.2},
 }
 
 
 def test_every_setting_without_effect_is_named_and_really_has_none(tmp_path, tiny_encoder, small_task):
-    """Twenty settings of contrasts and of orders, in a training that has neither."""
+    """Twenty-two settings of contrasts and of orders, in a training that has neither."""
     loss = {**OTHER["loss"], "kind": "mse", "learn_temperature": False}
     plain = small_recipe(tiny_encoder, loss={"kind": "mse"}, train={"epochs": 1})
-    odd = small_recipe(tiny_encoder, loss=loss, order=OTHER["order"], train={"epochs": 1})
+    odd = small_recipe(tiny_encoder, loss=loss, order=OTHER["order"], train={"epochs": 1, **OTHER["train"]})
     assert set(unread_settings(odd)) == set(READ_BY) - {"loss.learn_temperature"}
     run(plain, 1, out=tmp_path / "plain", task=small_task)
     record = run(odd, 1, out=tmp_path / "odd", task=small_task)

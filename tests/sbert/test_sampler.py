@@ -169,14 +169,14 @@ def test_texts_are_encoded_with_the_prompt_of_the_collator(tiny_encoder, tmp_pat
     model = SentenceTransformer(tiny_encoder, device="cpu")
     model.max_seq_length = 12
     batches = trainer.args.batch_sampler
-    assert np.allclose(batches._encoded.vectors, model.encode(LEFT, prompt="a dream: "), atol=1e-5)
-    assert not np.allclose(batches._encoded.vectors, model.encode(LEFT), atol=1e-2)
+    assert np.allclose(batches._encoded[0].vectors, model.encode(LEFT, prompt="a dream: "), atol=1e-5)
+    assert not np.allclose(batches._encoded[0].vectors, model.encode(LEFT), atol=1e-2)
 
 
 def test_texts_that_repeat_are_encoded_once(tiny_encoder, tmp_path):
     trainer = train(tiny_encoder, tmp_path, by("examples", side="right", encode="once"), max_steps=1)
     batches = trainer.args.batch_sampler
-    assert batches._encoded.vectors.shape == (len(set(RIGHT)), 384)
+    assert batches._encoded[0].vectors.shape == (len(set(RIGHT)), 384)
     assert batches.samplers[0].side.texts == tuple(dict.fromkeys(RIGHT))
 
 
@@ -232,8 +232,8 @@ class _Forget(TrainerCallback):
 
     def on_step_begin(self, args, state, control, **kwargs):
         if not self.seen:
-            self.batches._encoded.vectors[:] = 0
-            self.batches._encoded.own[:] = 0
+            self.batches._encoded[0].vectors[:] = 0
+            self.batches._encoded[0].own[:] = 0
             self.seen.append(True)
 
 
@@ -338,10 +338,36 @@ def test_several_datasets_are_each_ordered_on_their_own(tiny_encoder, tmp_path, 
         assert mine == order_pairs(Side.of(texts), by(name), 3).rows.tolist()
 
 
-def test_an_order_by_meaning_of_several_datasets_is_refused(tiny_encoder, tmp_path):
-    data = DatasetDict({"one": PAIRS.select(range(20)), "two": PAIRS.select(range(20, 44))})
-    with pytest.raises(UserError, match="the order by 'examples' works on one dataset, not on 2"):
-        train(tiny_encoder, tmp_path, by("examples"), data=data)
+TWO = DatasetDict({"one": PAIRS.select(range(20)), "two": PAIRS.select(range(20, 44))})
+
+
+def test_an_order_by_meaning_is_made_for_each_of_several_datasets(tiny_encoder, tmp_path):
+    prompts = {"one": {"left": "query: "}, "two": {"left": "find the "}}
+    trainer = train(tiny_encoder, tmp_path, by("examples"), data=TWO, num_train_epochs=1, prompts=prompts)
+    seen = trainer.data_collator.seen
+    assert all(max(batch) < 20 or min(batch) >= 20 for batch in seen), "no batch mixes the two"
+    model = make_trainer(tiny_encoder, tmp_path, by("examples")).model
+    for start, name, texts in ((0, "one", LEFT[:20]), (20, "two", LEFT[20:])):
+        mine = [row - start for batch in seen for row in batch if row - start in range(len(texts))]
+        side = Side.of(texts, RIGHT[start : start + len(texts)])
+        vectors = encode_texts(model, side.texts, prompt=prompts[name]["left"])
+        assert mine == order_pairs(side.encoded(vectors), by("examples"), 3).rows.tolist()
+
+
+@pytest.mark.parametrize("encode", ["each-epoch", "once"])
+def test_a_killed_training_on_several_datasets_resumes_to_the_same_weights(tiny_encoder, tmp_path, encode):
+    settings, options = by("examples", encode=encode), {"data": TWO, "save_strategy": "steps", "save_steps": 4}
+    whole = train(tiny_encoder, tmp_path / "whole", settings, **options)
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_encoder, tmp_path, settings, callbacks=[StopAt(5)], **options)
+    resumed = train(tiny_encoder, tmp_path, settings, resume=str(tmp_path / "checkpoint-4"), **options)
+    assert resumed.data_collator.seen == whole.data_collator.seen[4:]
+    assert torch.equal(weights(resumed), weights(whole))
+
+
+def test_vectors_of_the_steps_are_kept_for_one_dataset_only(tiny_encoder, tmp_path):
+    with pytest.raises(UserError, match=r"order\.encode = 'reuse' works on one dataset, not on 2: take 'each-epoch' or 'once'"):
+        train(tiny_encoder, tmp_path, by("examples", encode="reuse"), data=TWO)
 
 
 def sampler(settings, *, data=PAIRS, drop_last=False, labels=("label",)):

@@ -163,7 +163,10 @@ def make_choice(name: str | None, own: Task | None, overrides: Sequence[str], wh
     from pairtune.tune.rules import Choice, choose
 
     if name is not None:
-        return Choice(read_recipe(name, overrides), ())
+        recipe = read_recipe(name, overrides)
+        if recipe.sources and (own is not None or what != "train"):
+            raise UserError(f"recipe {name} names its data under [[sources]]: `pairtune train` takes it, without --data")
+        return Choice(recipe, ())
     if own is None:
         raise UserError(f"nothing to {what}: name a recipe (pairtune recipes lists them), or give your own pairs with --data")
     return choose(own, overrides)

@@ -1,4 +1,4 @@
-"""What is done with data before training: inspect, mine, shuffle, prepare."""
+"""What is done with data before training: inspect, mine, review, shuffle, prepare."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import typer
 from pairtune.cli.common import JsonFlag, LeftPrompt, RightPrompt, app, choose_task, say_notes, screen, settle_prompts, show
 from pairtune.cli.learning import make_choice
 from pairtune.cli.options import OwnData, takes_data
+from pairtune.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pairtune.data.mining import Mined, Ranker
-    from pairtune.data.pairs import Task
+    from pairtune.data.pairs import PairSet, Task
+    from pairtune.data.review import Suspect
     from pairtune.runs.recipe import Recipe
 
 
@@ -83,7 +85,9 @@ BM25 = "bm25"
 @app.command()
 @takes_data
 def mine(
-    model: Annotated[str, typer.Argument(help="What ranks the candidates: an encoder (alias, folder or hub name), or bm25.")],
+    model: Annotated[
+        str, typer.Argument(help="What ranks the candidates: an encoder (alias, folder or hub name), bm25, or a TREC run.")
+    ],
     out: Annotated[Path, typer.Argument(help="The table to write: .csv, .tsv, .jsonl or .parquet.")],
     count: Annotated[int, typer.Option(help="Negatives for each pair.", min=1)] = 3,
     skip: Annotated[int, typer.Option(help="Skip this many best candidates: they may be correct answers.", min=0)] = 0,
@@ -101,6 +105,7 @@ def mine(
     as_json: JsonFlag = False,
 ) -> None:
     """Find hard negatives for positive pairs, among their own right texts or in a corpus, and write them as columns."""
+    from pairtune.data.collections import is_collection, is_run
     from pairtune.data.formats import write_table
     from pairtune.data.mining import Wanted, mine_negatives, rank_by, rank_by_words, rescore_with
 
@@ -110,13 +115,16 @@ def mine(
     wanted = Wanted(count, skip, ranks, margin if margin >= 0 else None, absolute_margin, highest, lowest)
     rescore = rescore_with(_load_cross_encoder(cross_encoder)) if cross_encoder else None
     ranker: Callable[..., Ranker] = rank_by_words
-    if model != BM25:
+    if is_run(Path(model)):
+        ranker = rank_by_run(Path(model), chosen)
+    elif model != BM25:
         from pairtune.encoders.loading import load_encoder
 
         encoder = load_encoder(model)
         ranker = rank_by(encoder, settle_prompts(encoder, left_prompt, right_prompt))
-    corpus = chosen.test.corpus if own.corpus else None
-    found = mine_negatives(chosen.test, wanted, ranker, corpus=corpus, rescore=rescore)
+    corpus = chosen.test.corpus if own.corpus or is_collection(Path(chosen.source)) else None
+    pairs = chosen.train if is_collection(Path(chosen.source)) and len(chosen.train) else chosen.test
+    found = mine_negatives(pairs, wanted, ranker, corpus=corpus, rescore=rescore)
     write_table(out, columns_of(found))
     figures = {"pairs": len(found.pairs), "negatives": count, "short": found.short}
     if as_json:
@@ -124,6 +132,16 @@ def mine(
     else:
         short = f"; {found.short:,} pairs are left out, they have too few" if found.short else ""
         print(f"{out}: {len(found.pairs):,} pairs with {count} negatives each{short}")
+
+
+def rank_by_run(path: Path, task: Task) -> Callable[..., Ranker]:
+    """A ranker by what another system found in a collection."""
+    from pairtune.data.collections import Found, is_collection, read_run
+
+    if not is_collection(Path(task.source)):
+        raise UserError(f"{path} is a TREC run, which names texts by id: give the collection that it searched, --data FOLDER")
+    run = read_run(path)
+    return lambda queries, corpus: Found(run, Path(task.source), queries, corpus)
 
 
 def columns_of(found: Mined) -> dict[str, Any]:
@@ -139,12 +157,64 @@ def columns_of(found: Mined) -> dict[str, Any]:
 def _load_cross_encoder(name: str) -> Any:
     from sentence_transformers import CrossEncoder
 
-    from pairtune.errors import UserError
-
     try:
         return CrossEncoder(name)
     except (OSError, ValueError, KeyError) as problem:
         raise UserError(f"cross-encoder {name!r} could not be loaded ({str(problem).splitlines()[0]})") from problem
+
+
+@app.command()
+@takes_data
+def review(
+    table: Annotated[Path, typer.Argument(help="The table of doubtful pairs (.csv): written, or with --out read back.")],
+    model: Annotated[str, typer.Option(help="Encoder that doubts: alias, folder or hub name; a tuned one sees more.")] = "minilm",
+    out: Annotated[
+        Path | None, typer.Option(help="Read the table back, and write the corrected pairs here: .csv, .tsv, .jsonl or .parquet.")
+    ] = None,
+    most: Annotated[int, typer.Option(help="At most this many pairs of each sort.", min=1)] = 100,
+    own: OwnData = OwnData(),  # noqa: B008
+    as_json: JsonFlag = False,
+) -> None:
+    """List pairs that look mislabelled, for you to correct in a table; with --out, apply your corrections."""
+    from pairtune.data.formats import write_table
+    from pairtune.data.review import REMOVE, apply_review, columns_to_review, whole_task
+
+    found = own.read_whole()
+    say_notes(found)
+    task = choose_task(None, found)
+    pairs, splits = whole_task(task)
+    if out is not None:
+        done = apply_review(pairs, splits, table)
+        write_table(out, done.columns)
+        figures = {"pairs": len(done.columns["left"]), "corrected": done.corrected, "removed": done.removed, "added": done.added}
+        print(json.dumps({**figures, "out": str(out)}) if as_json else describe_review(figures, out))
+        return
+    if table.exists():
+        raise UserError(f"{table} is there already, and may hold your answers: --out FILE applies it; or give another name")
+    columns = columns_to_review(suspect_pairs(task, pairs, model, most))
+    write_table(table, columns)
+    count = len(columns["left"])
+    text = f"{table}: {count:,} pairs to look at. Fill in the column correct (a label, or {REMOVE}), then give --out FILE"
+    print(json.dumps({"suspects": count, "out": str(table)}) if as_json else text)
+
+
+def describe_review(figures: dict[str, int], out: Path) -> str:
+    """What a review has changed, in a line."""
+    changes = ", ".join(f"{figures[name]:,} {name}" for name in ("corrected", "removed", "added"))
+    return f"{out}: {figures['pairs']:,} pairs; {changes}"
+
+
+def suspect_pairs(task: Task, pairs: PairSet, model: str, most: int) -> list[Suspect]:
+    """The pairs that an encoder doubts."""
+    from pairtune.data.pairs import ALIKE, prompt_pairs
+    from pairtune.data.review import find_suspects
+    from pairtune.encoders.embedding import encode
+    from pairtune.encoders.loading import load_encoder
+
+    encoder = load_encoder(model)
+    texts = prompt_pairs(pairs, settle_prompts(encoder, alike=task.kind in ALIKE))
+    left, right = (encode(encoder, side, "encoding texts") for side in (texts.left, texts.right))
+    return find_suspects(pairs, left, right, graded=task.kind == "regression", most=most)
 
 
 @app.command()

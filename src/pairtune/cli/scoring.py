@@ -93,7 +93,10 @@ def evaluate(
 @takes_data
 def metrics(
     scores: Annotated[
-        Path, typer.Option(help="The scores: one number per line in the order of the pairs (retrieval: query by query), or .npy.")
+        Path,
+        typer.Option(
+            help="The scores: one number per line in the order of the pairs (retrieval: query by query), .npy, or a TREC run."
+        ),
     ],
     task: Annotated[str | None, typer.Argument(help="The dataset that was scored, if there is no --data.")] = None,
     split: SplitOption = None,
@@ -102,11 +105,15 @@ def metrics(
     as_json: JsonFlag = False,
 ) -> None:
     """Compute the metrics of scores that another system made, such as BM25 or a cross-encoder."""
+    from pairtune.data.collections import is_run
     from pairtune.data.files import read_scores
     from pairtune.metrics import best_threshold, score_split
 
     chosen, split = choose_scored(task, own, split)
     pairs = chosen.split(split)
+    if is_run(scores):
+        print_scores(count_scored(chosen, split) | score_found(scores, chosen, split), as_json)
+        return
     threshold = None
     if dev_scores is not None and "F1" in chosen.metrics:
         threshold = best_threshold(read_scores(dev_scores, chosen.dev), chosen.dev.positives(chosen.positive_above))
@@ -114,6 +121,16 @@ def metrics(
     print_scores(count_scored(chosen, split) | values, as_json)
     if chosen.kind == "classification" and threshold is None:
         print("F1 needs a threshold from dev: give --dev-scores; F1@best is chosen on the scored set itself", file=sys.stderr)
+
+
+def score_found(path: Path, task: Task, split: str) -> dict[str, float]:
+    """The metrics of a TREC run on a collection, whose texts it names by their ids."""
+    from pairtune.data.collections import is_collection, read_run, read_texts_by_id, score_run
+
+    if not is_collection(Path(task.source)):
+        raise UserError(f"{path} is a TREC run, which names texts by id: give the collection that it searched, --data FOLDER")
+    ids = read_texts_by_id(Path(task.source), "corpus")
+    return score_run(read_run(path), task.split(split), ids, task.metrics, str(path))
 
 
 def choose_scored(task: str | None, own: OwnData, split: str | None) -> tuple[Task, str]:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pairtune.data.files import COMPRESSED, cut_fields, decode, read_bytes, split_lines
+from pairtune.data.files import COMPRESSED, read_bytes
 from pairtune.data.table import Table
+from pairtune.data.text_tables import by_header, open_csv, open_json, open_jsonl, open_tsv
 from pairtune.errors import UserError
 
 HUB = "hub:"  # before the name of a dataset on the hub
-SEEN_KEYS = 10_000  # records that are asked for their keys
 
 
 def open_table(path: Path) -> Table:
@@ -58,127 +57,6 @@ def stem_of(path: Path) -> str:
     'pairs'
     """
     return Path(path.stem).stem if path.suffix.lower() in COMPRESSED else path.stem
-
-
-def _open_csv(path: Path) -> Table:
-    text, notes = decode(path, read_bytes(path))
-    delimiter = _delimiter_of(text)
-    said = () if delimiter == "," else (f"fields are separated by {'TABs' if delimiter == chr(9) else delimiter}",)
-    return _by_header(path, *cut_fields(path, text, delimiter, quoted=True), (*notes, *said))
-
-
-def _delimiter_of(text: str) -> str:
-    """What the header is cut by: commas, unless it has more semicolons or TABs."""
-    header = text[: text.find("\n")] if "\n" in text else text
-    return max((",", ";", "\t"), key=header.count)
-
-
-def _open_tsv(path: Path) -> Table:
-    """With quoting where that makes sense of every record, else without: both kinds of .tsv are common."""
-    text, notes = decode(path, read_bytes(path))
-    try:
-        rows, lines = cut_fields(path, text, "\t", quoted=True)
-        quoted = all(len(row) == len(rows[0]) and not any(map(_swallowed, row)) for row in rows)
-    except UserError:
-        quoted = False
-    return _by_header(path, *((rows, lines) if quoted else cut_fields(path, text, "\t")), notes)
-
-
-def _swallowed(field: str) -> bool:
-    """A stray quotation mark that joins records with the right number of fields leaves a TAB and a line break inside one."""
-    return "\t" in field and "\n" in field
-
-
-def _by_header(path: Path, rows: list[list[str]], lines: list[int], notes: Sequence[str] = (), unit: str = "line") -> Table:
-    if not rows:
-        raise UserError(f"{path}: the file is empty; expected a header line with the names of the columns")
-    header, width = tuple(rows[0]), len(rows[0])
-    for row, line in zip(rows, lines, strict=True):
-        if len(row) != width:
-            raise UserError(
-                f"{path} {unit} {line}: {len(row)} fields, but the header has {width}; "
-                f"give every line the same number (quote a text that holds the delimiter)"
-            )
-
-    def read(name: str) -> list[str]:
-        place = header.index(name)
-        return [row[place] for row in rows[1:]]
-
-    return Table(path, header, read, lines[1:], unit, tuple(notes))
-
-
-def _open_jsonl(path: Path) -> Table:
-    text, notes = decode(path, read_bytes(path))
-    return _jsonl_table(path, text, notes)
-
-
-def _jsonl_table(path: Path, text: str, notes: tuple[str, ...]) -> Table:
-    records, lines = [], []
-    for line, content in split_lines(text):
-        records.append(_parse_json(path, content, line))
-        lines.append(line)
-    return _by_key(path, records, lines, "line", notes)
-
-
-def _open_json(path: Path) -> Table:
-    """A list of objects; or lines, which many call .json too."""
-    text, notes = decode(path, read_bytes(path))
-    if text.lstrip()[:1] != "[":
-        return _jsonl_table(path, text, notes)
-    records = _parse_json(path, text)
-    return _by_key(path, records, range(1, len(records) + 1), "record", notes)
-
-
-def _parse_json(path: Path, text: str, line: int = 1) -> Any:
-    """What the text says; line: on which it begins."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as problem:
-        where = f"{path} line {line + problem.lineno - 1}"
-        raise UserError(f"{where}: not valid JSON ({problem.msg} at column {problem.colno})") from problem
-    except RecursionError as problem:
-        raise UserError(f"{path} line {line}: nested too deeply to be read; give rows of plain values") from problem
-    except ValueError as problem:  # Python reads no whole number of more than 4,300 digits
-        raise UserError(f"{path} line {line}: a number of thousands of digits; write it shorter") from problem
-
-
-def _by_key(path: Path, records: list[Any], lines: Sequence[int], unit: str, notes: tuple[str, ...]) -> Table:
-    for record, line in zip(records, lines, strict=True):
-        if not isinstance(record, dict):
-            raise UserError(f'{path} {unit} {line}: expected a JSON object such as {{"left": …}}, found {str(record)[:40]}')
-    names = tuple(dict.fromkeys(chain.from_iterable(map(_paths, records[:SEEN_KEYS]))))
-
-    def read(name: str) -> list[Any]:
-        found = [_at_path(record, name) for record in records]
-        for record, (there, _) in enumerate(found):
-            if not there:
-                raise UserError(f"{path} {unit} {lines[record]}: no {name!r}; the keys are: {', '.join(_paths(records[record]))}")
-        return [value for _, value in found]
-
-    return Table(path, names, read, lines, unit, notes)
-
-
-def _paths(record: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """The keys of an object; those of an object inside it with a dot: `query.text`."""
-    for key, value in record.items():
-        if isinstance(value, dict) and value:
-            yield from _paths(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}"
-
-
-def _at_path(record: Any, name: str) -> tuple[bool, Any]:
-    """Whether the object has this key, or this path of keys, and its value.
-
-    >>> _at_path({"query": {"text": "why"}}, "query.text")
-    (True, 'why')
-    """
-    if not isinstance(record, dict):
-        return False, None
-    if name in record:
-        return True, record[name]
-    key, dot, rest = name.partition(".")
-    return _at_path(record[key], rest) if dot and key in record else (False, None)
 
 
 def _open_parquet(path: Path) -> Table:
@@ -270,14 +148,14 @@ def _open_xlsx(path: Path) -> Table:
         raise UserError(f"{path}: not a readable .xlsx file ({problem})") from problem
     kept = [(row, line) for line, row in enumerate(found, start=1) if any(map(str.strip, row))]
     others = (f"read the sheet {sheet.title!r}, the first of {len(book.worksheets)}",) if len(book.worksheets) > 1 else ()
-    return _by_header(path, [row for row, _ in kept], [line for _, line in kept], others, unit="row")
+    return by_header(path, [row for row, _ in kept], [line for _, line in kept], others, unit="row")
 
 
 READERS: dict[str, Callable[[Path], Table]] = {
-    ".csv": _open_csv,
-    ".tsv": _open_tsv,
-    ".jsonl": _open_jsonl,
-    ".json": _open_json,
+    ".csv": open_csv,
+    ".tsv": open_tsv,
+    ".jsonl": open_jsonl,
+    ".json": open_json,
     ".parquet": _open_parquet,
     ".arrow": _open_arrow,
     ".feather": _open_arrow,

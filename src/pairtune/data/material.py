@@ -37,7 +37,9 @@ def training_dataset(model: SentenceTransformer, task: Task, stage: Stage, seed:
         raise UserError(
             f"task {task.name}: all training labels are {pairs.label[0]:g}; the Pearson loss needs labels that differ"
         )
-    columns = zip(*(pairs.negatives or ()), strict=True)
+    columns = list(zip(*(pairs.negatives or ()), strict=True))
+    if stage.train.negatives == "mined":  # the columns' place is held; before each epoch they are filled
+        columns = [pairs.right[number:] + pairs.right[:number] for number in range(1, stage.train.mined + 1)]
     further = {f"negative_{number}": column for number, column in enumerate(columns, start=1)}
     return Dataset.from_dict({"left": pairs.left, "right": pairs.right, **further, "label": pairs.label})
 
@@ -77,6 +79,8 @@ def dataset_of_file(stage: Stage) -> Dataset:
 
 def check_negatives(task: Task, stage: Stage) -> None:
     """Refuse explicit negatives where they would be ignored: by losses of single pairs, and by settings that make others."""
+    if stage.train.negatives == "mined" and stage.loss.kind not in ("bsc", "combo"):
+        raise UserError(f'train.negatives = "mined": loss.kind = "{stage.loss.kind}" cannot use them: take bsc or combo')
     if task.train.negatives is None:
         return
     own = f"task {task.name} has {len(task.train.negatives[0])} negatives for each pair, and"

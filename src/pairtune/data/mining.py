@@ -70,17 +70,10 @@ class Mined:
 
 
 class Nearest:
-    """Ranks by the cosine of an encoder's vectors: faiss on a CPU, tiles on a GPU."""
+    """Ranks by the cosine of an encoder's vectors, of length 1: faiss on a CPU, tiles on a GPU."""
 
-    def __init__(
-        self, model: SentenceTransformer, queries: Sequence[str], corpus: Sequence[str], prompts: Prompts = NO_PROMPTS
-    ) -> None:
-        from pairtune.encoders.embedding import Embeddings
-
-        embeddings = Embeddings(model)
-        self.corpus = embeddings(prompts.of_right(corpus), "encoding the corpus")
-        self.queries = embeddings(prompts.of_left(queries), "encoding the queries")
-        self.device = str(model.device)
+    def __init__(self, queries: np.ndarray, corpus: np.ndarray, device: str = "cpu") -> None:
+        self.queries, self.corpus, self.device = queries, corpus, device
 
     def rank(self, count: int) -> Ranked:
         """The nearest texts."""
@@ -247,4 +240,11 @@ def rank_by_words(queries: Sequence[str], corpus: Sequence[str]) -> Ranker:
 
 def rank_by(model: SentenceTransformer, prompts: Prompts = NO_PROMPTS) -> Callable[[Sequence[str], Sequence[str]], Ranker]:
     """A ranker by an encoder."""
-    return lambda queries, corpus: Nearest(model, queries, corpus, prompts)
+    from pairtune.encoders.embedding import Embeddings
+
+    def rank(queries: Sequence[str], corpus: Sequence[str]) -> Ranker:
+        embeddings = Embeddings(model)
+        texts = embeddings(prompts.of_right(corpus), "encoding the corpus")
+        return Nearest(embeddings(prompts.of_left(queries), "encoding the queries"), texts, str(model.device))
+
+    return rank

@@ -22,6 +22,7 @@ from pairtune.errors import UserError
 from pairtune.ordering.order import number_texts
 
 SPLITS = ("train", "dev", "test")
+NO_TEXTS = {"nan", "NaN", "NULL", "null", "None", "NA", "N/A", "#N/A"}
 CORPUS_COLUMNS = ("text", "passage", "document", "contents", "answer", "right")
 
 
@@ -67,6 +68,7 @@ def read_pairs(
     roles, said = find_roles(first, left=left, right=right, label=label, group=group, split=split, negatives=negatives)
     parts = {name: collect_records(found, roles) for name, found in tables.items()}
     notes = [f"{table.path.name}: {note}" for found in tables.values() for table in found for note in table.notes] + list(said)
+    notes += [said for name, part in parts.items() for said in _doubt_texts(part)]
     pairs, which, remarks = _put_together(parts, roles, seed, str(first.path))
     task = _make_task(pairs, which, check_kind(kind), corpus, roles, str(first.path))
     sizes = _say_splits(task, parts, roles)
@@ -160,6 +162,15 @@ def _label(records: Records, roles: Roles, origin: str) -> tuple[PairSet, list[s
     pairs = PairSet.of(records.left, records.right, scaled.label, query=query, grade=scaled.grade, negatives=records.negatives)
     none = "" if (scaled.label > 0.5).any() else "no label lies above 0.5: no pair counts as positive"
     return pairs, [*filter(None, (scaled.note, none)), *_repetitions(pairs)]
+
+
+def _doubt_texts(records: Records) -> list[str]:
+    """Texts that a program may have written for a missing one."""
+    found = [row for row, both in enumerate(zip(records.left, records.right, strict=True)) if NO_TEXTS.intersection(both)]
+    if not found:
+        return []
+    shown = next(text for text in (records.left[found[0]], records.right[found[0]]) if text in NO_TEXTS)
+    return [f"{len(found):,} pairs have a text such as {shown!r} ({records.where(found[0])}): leave them out if it was missing"]
 
 
 def _repetitions(pairs: PairSet) -> tuple[str, ...]:

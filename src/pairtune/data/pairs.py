@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pairtune.metrics import Gold
 
 Kind = Literal["classification", "ranking", "regression", "retrieval"]
+MEAN = "mean"  # the main metric of several sources: the mean of theirs, which chooses the epoch
 ALIKE = ("classification", "regression")  # kinds whose two texts are of one sort, as a rule
 
 
@@ -111,6 +112,7 @@ class Task:
 
     metric: the main metric's printable name; metrics: all that are reported, the main one among them.
     positive_above: labels strictly above it are positive. notes: what was skipped or replaced, and why.
+    sources: the tasks that are trained on together, where there are several.
     """
 
     name: str
@@ -126,12 +128,15 @@ class Task:
     citation: str = ""
     source: str = ""
     extra: dict[str, PairSet] = field(default_factory=dict)
+    sources: dict[str, Task] = field(default_factory=dict)
 
     def fingerprint(self, others: Sequence[str] = ()) -> str:
         """The same for the same pairs, labels and split: its name, how many pairs, and a hash of them.
 
         others: extra splits that count as well.
         """
+        if self.sources:
+            return "; ".join(task.fingerprint() for task in self.sources.values())
         digest = hashlib.sha256()
         splits = (self.train, self.dev, self.test, *(self.extra[name] for name in others if name in self.extra))
         for pairs in splits:

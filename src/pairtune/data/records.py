@@ -7,11 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from glob import glob, has_magic
 from pathlib import Path
+from typing import Any
 
 from pairtune.data.formats import HUB, open_hub, open_table
-from pairtune.data.roles import SPLIT_NAMES, Roles
+from pairtune.data.roles import LABELS, SPLIT_NAMES, Roles, plain_name
 from pairtune.data.table import Table
 from pairtune.errors import UserError
+from pairtune.progress import say
+
+LISTS = {  # columns that may hold lists of right texts, and what a column of single ones is called
+    **dict.fromkeys(("positives", "pos", "positive", "positivepassages", "positivectxs"), "positive"),
+    **dict.fromkeys(("candidates", "documents", "docs", "passages", "answers", "results"), "document"),
+}
+TEXTS = ("text", "passage", "document", "contents", "content", "answer")
+SEEN = 100  # records that are asked for lists
 
 Files = str | Path | Sequence[str | Path]
 
@@ -39,7 +48,63 @@ def open_tables(files: Files) -> list[Table]:
     twice = next((path for place, path in enumerate(paths) if path in paths[:place]), None)
     if twice is not None:
         raise UserError(f"{twice} is given twice; give each file once")
-    return [open_hub(str(path)) if str(path).startswith(HUB) else open_table(path) for path in paths]
+    return [unfold(open_hub(str(path)) if str(path).startswith(HUB) else open_table(path)) for path in paths]
+
+
+def unfold(table: Table) -> Table:
+    """One record for each right text, where a column holds lists of them.
+
+    `{"query": …, "candidates": [{"text": …, "label": …}, …]}` becomes records of query, document and label, and
+    `{"query": …, "positives": […], "negatives": […]}` records of query, positive and negatives.
+    """
+    name = next((name for name in table.names if plain_name(name) in LISTS and _holds_lists(table, name)), None)
+    if name is None:
+        return table
+    lists = table.read(name)
+    for record, found in enumerate(lists):
+        if not isinstance(found, list) or not found:
+            raise UserError(
+                f"{table.where(record)}: column {name!r} holds {str(found)[:40]}, expected a list of texts; leave it out"
+            )
+    right = LISTS[plain_name(name)]
+    records = [record for record, found in enumerate(lists) for _ in found]
+    values = [value for found in lists for value in found]
+    columns = _fields(table, name, values, records) if isinstance(values[0], dict) else {right: values}
+    names = tuple(other for other in table.names if other != name and other not in columns)
+
+    def read(other: str) -> list[Any]:
+        if other in columns:
+            return columns[other]
+        whole = table.read(other)
+        return [whole[record] for record in records]
+
+    notes = (*table.notes, f"{len(values):,} pairs from the lists in column {name!r}")
+    lines = [table.lines[record] for record in records]
+    splits = None if table.splits is None else tuple(table.splits[record] for record in records)
+    return Table(table.path, (*names, *columns), read, lines, table.unit, notes, splits)
+
+
+def _holds_lists(table: Table, name: str) -> bool:
+    try:
+        return any(isinstance(value, list) for value in table.read(name)[:SEEN])
+    except UserError:  # a key that some records lack
+        return False
+
+
+def _fields(table: Table, name: str, values: Sequence[Any], records: Sequence[int]) -> dict[str, list[Any]]:
+    """The texts of a list of objects, and their labels where they have any; a title stands before its text."""
+    right = LISTS[plain_name(name)]
+    keys = values[0].keys()
+    text = next((key for key in keys if plain_name(key) in TEXTS), None)
+    label = next((key for key in keys if plain_name(key) in LABELS), None)
+    if text is None:
+        raise UserError(f"{table.where(0)}: the objects in {name!r} have the keys {', '.join(keys)}; call the text {TEXTS[0]!r}")
+    for value, record in zip(values, records, strict=True):
+        if not isinstance(value, dict) or text not in value or (label and label not in value):
+            expected = " and ".join(repr(key) for key in (text, label) if key)
+            raise UserError(f"{table.where(record)}: {name!r} holds {str(value)[:60]}, expected an object with {expected}")
+    texts = [f"{value['title']} {value[text]}" if value.get("title") else value[text] for value in values]
+    return {right: texts, **({"label": [value[label] for value in values]} if label else {})}
 
 
 def _expand(name: str) -> list[Path]:
@@ -113,11 +178,15 @@ def _read_negatives(table: Table, columns: Sequence[str]) -> list[tuple[str, ...
     return list(zip(*(table.texts(name) for name in columns), strict=True))
 
 
-def _read_lists(table: Table, name: str, lists: Sequence[list]) -> list[tuple[str, ...]]:
+def _read_lists(table: Table, name: str, found: Sequence[list]) -> list[tuple[str, ...]]:
+    lists: list[list[Any]] = [[one.get("text") if isinstance(one, dict) else one for one in values] for values in found]
     shortest = min(range(len(lists)), key=lambda place: len(lists[place]))
     for place, values in enumerate(lists):
         if not values or not all(isinstance(text, str) and text.strip() for text in values):
             raise UserError(
                 f"{table.where(place)}: column {name!r} holds {values!r}, expected a list of texts; leave the pair out"
             )
-    return [tuple(values[: len(lists[shortest])]) for values in lists]
+    used, most = len(lists[shortest]), max(map(len, lists))
+    if used < most:
+        say(f"{table.path}: {used} of up to {most} negatives of each pair are used, as {table.where(shortest)} has no more")
+    return [tuple(values[:used]) for values in lists]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pairtune.data.table import WORDS, Table
+from pairtune.data.table import Table, read_number
 from pairtune.errors import UserError
 
 SIDES = (  # the first that a table has both of
@@ -27,6 +27,7 @@ SIDES = (  # the first that a table has both of
     ("query", "passage"),
     ("query", "text"),
     ("question", "answer"),
+    ("question", "document"),
     ("question", "passage"),
     ("question", "context"),
     ("source", "target"),
@@ -44,7 +45,8 @@ LABELS = (
     "grade",
     "relatedness",
 )
-NEGATIVES = re.compile(r"(hard)?negatives?\d*")
+NEGATIVES = re.compile(r"(hard)?neg(ative)?s?(passages|ctxs)?\d*")
+SCORES = re.compile(r"(left|right|(hard)?negatives?\d*)score")  # as `pairtune mine` writes them
 SPLIT_NAMES = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "val": "dev", "test": "test"}
 MOST_GRADES = 11  # 0 to 10: an unnamed column with more different numbers is no scale
 PEEK = 2000  # records that are looked at for forgotten labels
@@ -89,9 +91,9 @@ def find_roles(
         raise UserError(f"left and right are both column {sides[0]!r}; a pair needs two columns")
     named = split if split is not None else next((name for name in table.names if _names_splits(table, name)), None)
     others = [name for name in table.names if name not in sides and name not in (group, named)]
-    found = tuple(negatives) if negatives is not None else tuple(name for name in others if NEGATIVES.fullmatch(_plain(name)))
+    found = tuple(negatives) if negatives is not None else tuple(name for name in others if NEGATIVES.fullmatch(plain_name(name)))
     others = [name for name in others if name not in found]
-    labels = label if label is not None else next((name for name in others if _plain(name) in LABELS), None)
+    labels = label if label is not None else next((name for name in others if plain_name(name) in LABELS), None)
     roles = Roles(*sides, label=labels or None, group=group, split=named or None, negatives=found)
     if label is None and labels is None:
         _ask_for_labels(table, others)
@@ -101,11 +103,11 @@ def find_roles(
 
 def _names_splits(table: Table, name: str) -> bool:
     """A column called split that says train, dev or test of every record."""
-    return _plain(name) == "split" and all(str(value).strip().lower() in SPLIT_NAMES for value in _all(table, name))
+    return plain_name(name) == "split" and all(str(value).strip().lower() in SPLIT_NAMES for value in _all(table, name))
 
 
 def _find_sides(names: Sequence[str], left: str | None, right: str | None) -> tuple[str, str] | None:
-    plain = {_plain(name): name for name in reversed(names)}
+    plain = {plain_name(name): name for name in reversed(names)}
     for one, other in SIDES:
         sides = left or plain.get(one), right or plain.get(other)
         if sides[0] and sides[1]:
@@ -113,10 +115,10 @@ def _find_sides(names: Sequence[str], left: str | None, right: str | None) -> tu
     return None
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name without case, blanks and signs.
 
-    >>> _plain("Sentence_1 ")
+    >>> plain_name("Sentence_1 ")
     'sentence1'
     """
     return re.sub(r"[\W_]", "", name.lower())
@@ -140,7 +142,9 @@ def _explain(table: Table, left: str | None, right: str | None) -> str:
     missing = [f"--{side} COLUMN" for side, name in (("left", left), ("right", right)) if name is None]
     shown = ", ".join(table.names)
     if len(table.names) < 2:
-        return f"{table.path}: a pair needs two columns, and there is one: {shown}"
+        sign = next((sign for sign in ",;|\t" if sign in shown), "")
+        cure = f"; if {sign!r} separates them, call the file .csv" if sign else ""
+        return f"{table.path}: a pair needs two columns, and there is one: {shown}{cure}"
     if any(len(name.split()) > 3 or re.fullmatch(r"[\d.,+-]+", name) for name in table.names):
         return (
             f"{table.path}: the first line seems to be a pair, not the names of the columns ({shown[:120]}): "
@@ -160,7 +164,7 @@ def _quote(name: str) -> str:
 
 def _unlike_texts(values: Sequence[Any]) -> int:
     """0 for texts of some words, 1 for single words such as names and ids, 2 for numbers, lists and the like."""
-    texts = [value.strip() for value in values if isinstance(value, str) and _number(value) is None]
+    texts = [value.strip() for value in values if isinstance(value, str) and read_number(value) is None]
     if 2 * len(texts) <= len(values):
         return 2
     return int(2 * sum(len(text.split()) > 1 for text in texts) <= len(texts))
@@ -169,7 +173,7 @@ def _unlike_texts(values: Sequence[Any]) -> int:
 def _ask_for_labels(table: Table, others: Sequence[str]) -> None:
     """Refuse to train on all pairs as positives where an unused column looks like labels."""
     for name in others:
-        if _look_like_labels(_peek(table, name)):
+        if not SCORES.fullmatch(plain_name(name)) and _look_like_labels(_peek(table, name)):
             raise UserError(
                 f"{table.path}: column {name!r} looks like labels: --label {name}, or --no-label if it is something else"
             )
@@ -187,15 +191,11 @@ def _all(table: Table, name: str) -> Sequence[Any]:
 
 
 def _look_like_labels(values: Sequence[Any]) -> bool:
-    """A few different numbers from a usual scale, or truth values, many times each."""
-    numbers = {_number(value) for value in values}
-    if None in numbers or not 2 <= len(numbers) <= MOST_GRADES or 2 * len(numbers) > len(values):
+    """A few different numbers from a usual scale, or truth values, many times each; or fractions from −1 to 1."""
+    numbers = {read_number(value) for value in values}
+    if None in numbers or len(numbers) < 2:
         return False
-    return all(-1 <= number <= 10 for number in numbers if number is not None)
-
-
-def _number(value: Any) -> float | None:
-    try:
-        return float(WORDS.get(value.strip().lower(), value) if isinstance(value, str) else value)
-    except (TypeError, ValueError, OverflowError):
-        return None
+    known = [number for number in numbers if number is not None]
+    if all(-1 <= number <= 1 for number in known) and not all(number.is_integer() for number in known):
+        return True
+    return len(known) <= MOST_GRADES and 2 * len(known) <= len(values) and all(-1 <= number <= 10 for number in known)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,16 @@ class Table:
             shown = ", ".join(self.names)
             raise UserError(f"{self.path}: no column {name!r}; the columns are: {shown}{_hint(self.names, name)}")
 
+    def _refuse_mixed_percentages(self, values: Sequence[Any]) -> None:
+        marked = [isinstance(value, str) and value.strip().endswith("%") for value in values]
+        if any(marked):
+            for record, (value, percent) in enumerate(zip(values, marked, strict=True)):
+                if not percent and read_number(value) not in (0, None):
+                    raise UserError(
+                        f"{self.where(record)}: the label is {value!r}, and {self.where(marked.index(True))} has a percentage: "
+                        f"write all of them with a %, or none"
+                    )
+
     def texts(self, name: str) -> list[str]:
         """A column of texts; none may be empty."""
         values = self.column(name)
@@ -69,7 +80,9 @@ class Table:
             quick = np.array([np.nan])
         if np.isfinite(quick).all():
             return quick.tolist()
-        return [parse_label(value, self.where(record)) for record, value in enumerate(values)]
+        self._refuse_mixed_percentages(values)
+        commas = any(isinstance(value, str) and re.match(CLEAR_COMMA, value.strip()) for value in values)
+        return [parse_label(value, partial(self.where, record), commas) for record, value in enumerate(values)]
 
 
 def _all_texts(values: Sequence[Any]) -> bool:
@@ -113,8 +126,13 @@ def _hint(names: Sequence[str], name: str) -> str:
     return f"; did you mean {near[0]}?" if near else " (the first line must name the columns)"
 
 
-WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
-DECIMAL_COMMA = r"^([+-]?\d+),(\d{1,2}|\d{4,})$"  # 0,75 as spreadsheets of many countries write it; 1,000 may be a thousand
+GOOD = ("true", "t", "yes", "y", "duplicate", "same", "match", "relevant", "positive", "paraphrase", "equivalent", "similar")
+BAD = ("false", "f", "no", "n", "different", "irrelevant", "negative", "dissimilar")
+NOT_GOOD = [f"{sign}{gap}{word}" for word in GOOD[4:] for sign in ("not", "non", "no") for gap in (" ", "")]
+WORDS = {**dict.fromkeys(GOOD, 1.0), **dict.fromkeys((*BAD, *NOT_GOOD), 0.0)}
+MISSING = ("", "na", "n/a", "nan", "null", "none", "-")
+CLEAR_COMMA = r"^[+-]?(0,\d+|\d+,(\d{1,2}|\d{4,}))$"  # 0,75 as spreadsheets of many countries write it
+UNCLEAR_COMMA = r"^[+-]?\d+,\d{3}$"  # 1,000 may be a thousand
 TOPS = (1, 2, 3, 4, 5, 7, 10, 100)  # where the scales in use end
 ROUNDING = 1e-6  # a cosine of 1.0000002 is a 1
 STRAY_SHARE = 0.05  # fewer labels than this above 10 are typing errors, not a scale up to 100; above 1, they may be
@@ -136,17 +154,25 @@ def binary_label(path: Path, line: int, field: str) -> float:
     return float(field)
 
 
-def parse_label(value: object, where: str) -> float:
-    """A finite number from a number, a truth value, or their spelling; `where` names the file and the line."""
-    number = _number(value)
-    if number is None:
-        raise UserError(
-            f"{where}: the label is {value!r}, expected a number, true/false or yes/no; "
-            f"write 1 for a pair that goes together and 0 for one that does not"
-        )
-    if not math.isfinite(number):
-        raise UserError(f"{where}: the label is {number}, expected a finite number; fill it in or leave the pair out")
-    return number
+def parse_label(value: object, where: Callable[[], str], commas: bool = False) -> float:
+    """A finite number from a number, a percentage, a truth value, or their spelling; `where` names the file and the line.
+
+    commas: other labels show that a comma is a decimal sign.
+    """
+    number = read_number(value, commas)
+    if number is not None and math.isfinite(number):
+        return number
+    if value is None or str(value).strip().lower() in MISSING:
+        raise UserError(f"{where()}: the label is missing ({value!r}); fill it in or leave the pair out")
+    if number is not None:
+        raise UserError(f"{where()}: the label is {number}, expected a finite number; fill it in or leave the pair out")
+    if re.match(UNCLEAR_COMMA, str(value).strip()):
+        point = str(value).strip().replace(",", ".")
+        raise UserError(f"{where()}: the label is {value!r}, which may be {point} or a thousand; write it without a comma")
+    raise UserError(
+        f"{where()}: the label is {value!r}, expected a number, a percentage, true/false, yes/no or duplicate/different; "
+        f"write 1 for a pair that goes together and 0 for one that does not"
+    )
 
 
 def rescale(values: Sequence[float], where: Callable[[int], str]) -> Scaled:
@@ -173,14 +199,22 @@ def _doubt_few(grade: np.ndarray, where: Callable[[int], str]) -> str:
     return f"; all but {len(others):,} of {len(grade):,} are 0 or 1: is the {grade[first]:g} of {where(first)} a mistake?"
 
 
-def _number(value: object) -> float | None:
-    if isinstance(value, str):
-        value = value.strip().lower()
-        value = WORDS.get(value, re.sub(DECIMAL_COMMA, r"\1.\2", value))
+def read_number(value: object, commas: bool = False) -> float | None:
+    """The number that a label says, if it says one.
+
+    >>> [read_number(value) for value in ("80 %", "0,75", "Not_Duplicate", "1,000", "maybe")]
+    [0.8, 0.75, 0.0, None, None]
+    """
     if not isinstance(value, (str, bool, int, float, Decimal)):
         return None
+    text = value.strip().lower() if isinstance(value, str) else ""
+    if (word := re.sub(r"[\s_-]+", " ", text)) in WORDS:
+        return WORDS[word]
+    plain = text.removesuffix("%").strip() if isinstance(value, str) else value
+    if isinstance(plain, str) and (re.match(CLEAR_COMMA, plain) or (commas and re.match(UNCLEAR_COMMA, plain))):
+        plain = plain.replace(",", ".")
     try:
-        return float(value)
+        return float(plain) / (100 if text.endswith("%") else 1)
     except (ValueError, OverflowError):
         return None
 

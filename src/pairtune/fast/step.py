@@ -44,6 +44,7 @@ class FastStep:
             and args.device.type == "cuda"
             and not args.fp16
             and args.gradient_accumulation_steps == 1
+            and not isinstance(self.trainer.loss, dict)  # of several datasets
             and not getattr(self.trainer.loss, "needs_ids", False)
         )
 
@@ -55,15 +56,16 @@ class FastStep:
             self.captured = self._begin()
         return self.captured(batch)
 
-    def compute(self, batch: Packed) -> tuple[Tensor, Tensor]:
-        """The same with a graph behind it, and without the backward pass."""
+    def compute(self, batch: Packed, name: str | None = None) -> tuple[Tensor, Tensor]:
+        """The same with a graph behind it, and without the backward pass. name: of the dataset, where there are several."""
         if batch.parts:  # what a part leaves for its backward pass is computed again there, with the same dropout
             rows = [checkpoint(self._encode_part, part.ids, part, use_reentrant=False) for part in batch.parts]
             distinct = torch.cat(rows)
         else:
             distinct = self._encode_row(batch)
         embeddings = distinct.index_select(0, batch.index.reshape(-1)).view(*batch.index.shape, -1)
-        loss: Any = self.trainer.loss
+        losses: Any = self.trainer.loss
+        loss = losses[name] if isinstance(losses, dict) else losses
         more = {"ids": tuple(batch.number)} if hasattr(loss, "needs_ids") else {}  # a loss of ours
         return loss.compute_loss_from_embeddings(list(embeddings), batch.label, **more), embeddings
 

@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 
 from pairtune.report.grid import Grid
 from pairtune.runs.recipe import TABLES, Recipe, Settings, Stage
+from pairtune.runs.sources import Source
 
 INTRO = """# Settings of a recipe
 
@@ -47,7 +48,9 @@ loss.kind = "mse"
 [[stages]]
 loss.kind = "bsc"
 train.learning_rate = 1e-5
-```"""
+```
+
+A recipe can train on several datasets at once. Each has its own `[[sources]]` heading: see [your own data](../own-data.md)."""
 
 USUAL = (  # what people change
     "encoder",
@@ -74,7 +77,6 @@ PAPER = (  # what only the paper, or its released code, asks for
     "order.shingle",
     "train.epsilon",
     "train.bias_correction",
-    "train.negatives",
     "train.dropout",
     "train.labels",
     "train.candidates",
@@ -150,6 +152,8 @@ def describe_values(field: FieldInfo) -> str:
     if get_origin(kind) is dict:
         return f"a table of texts: {', '.join(f'`{word}`' for word in get_args(get_args(kind)[0]))}"
     inner = get_args(kind)[0] if get_args(kind) else kind
+    if inner is Source:
+        return f"tables with {', '.join(f'`{name}`' for name in Source.model_fields)}"
     words = {bool: "`true`, `false`", str: "a text", int: "a whole number", float: "a number"}[_plain(inner)]
     if get_origin(kind) is tuple:
         return words.replace("a whole number", "whole numbers").replace("a text", "texts")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pairtune.data.pairs import MEAN
 from pairtune.metrics import METRICS, Gold, Scored, needs_all_hits, score_ranks, scores_per_item
 from pairtune.report.summary import Shown, comparable
 from pairtune.runs.evidence import Evidence, Judged, Outcome
@@ -126,6 +127,11 @@ def explain_metric(metric: str) -> str:
     >>> explain_metric("P@1")
     'share of positives in the first place'
     """
+    if metric == MEAN:
+        return "mean of the main metrics of all sources"
+    if " " in metric:  # of one of several sources
+        source, _, own = metric.rpartition(" ")
+        return f"{explain_metric(own)}, of source {source}"
     if metric in METRICS:
         return METRICS[metric].says
     name, _, cut = metric.partition("@")

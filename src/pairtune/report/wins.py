@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
 
+from pairtune.data.review import HALF, off_by_grade, on_the_other_side, places
 from pairtune.ordering.hardness import FALSE_NEGATIVE_MARGIN
 from pairtune.runs.evidence import Evidence, Judged, Outcome
 
 COUNT = 6
-HALF = 0.5  # of the pairs of the other kind; with grades, of all pairs between a pair and the place of its label
 
 
 @dataclass(frozen=True)
@@ -119,11 +118,6 @@ def _of_pairs(evidence: Evidence, tested: Judged, count: int) -> Examples:
     return Examples([example(row) for row in wins], [example(row) for row in np.argsort(-now, kind="stable")[:count]])
 
 
-def places(values: np.ndarray) -> np.ndarray:
-    """(N,) the rank of each value, from 0 for the lowest to 1 for the highest, ties sharing their mean."""
-    return (rankdata(values) - 1) / max(len(values) - 1, 1)
-
-
 def find_doubts(evidence: Evidence | None, count: int = COUNT) -> list[Example]:
     """Test pairs whose label both the encoder as it came and the tuned model contradict.
 
@@ -137,30 +131,11 @@ def find_doubts(evidence: Evidence | None, count: int = COUNT) -> list[Example]:
     label = np.array(tested.label)
     graded = evidence.kind == "regression" and len(np.unique(label)) > 2
     positive = label > evidence.positive_above
-    doubt = _off_by_grade if graded else _on_the_other_side
+    doubt = off_by_grade if graded else on_the_other_side
     strength = np.minimum(*(doubt(np.array(one.score), label if graded else positive) for one in (tested.before, tested.after)))
     rows = [row for row in np.argsort(-strength, kind="stable")[:count].tolist() if strength[row] > HALF]
     said = [f"label {tested.grade[row]:g}" if graded else "positive" if positive[row] else "negative" for row in rows]
     return [_doubt(tested, row, truth) for row, truth in zip(rows, said, strict=True)]
-
-
-def _on_the_other_side(score: np.ndarray, positive: np.ndarray) -> np.ndarray:
-    """(N,) the share of the pairs of the other kind that a positive scores lower than, or a negative higher than.
-
-    >>> _on_the_other_side(np.array([0.1, 0.9, 0.5]), np.array([True, True, False])).tolist()
-    [1.0, 0.0, 0.5]
-    """
-    passed = np.zeros(len(score))
-    if positive.any() and not positive.all():
-        for mine, sign in ((positive, -1), (~positive, 1)):
-            others = np.sort(sign * score[~mine])
-            passed[mine] = np.searchsorted(others, sign * score[mine], side="left") / len(others)
-    return passed
-
-
-def _off_by_grade(score: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """(N,) how far the place of a pair among all scores lies from its place among all labels, both in 0 … 1."""
-    return np.abs(places(score) - places(label))
 
 
 def _doubtful_searches(tested: Judged, count: int) -> list[Example]:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from pairtune.errors import UserError
 from pairtune.runs.mistakes import explain
+from pairtune.runs.sources import Source
 
 Normalization = Literal["l2", "l2-batch", "minmax-batch", "range-batch", "none"]
 Select = Literal["best", "last", "average"]
@@ -133,10 +134,19 @@ class TrainSettings(Settings):
         "float32", description="precision of the encoder's computation; weights stay float32"
     )
     positives_only: bool = Field(False, description="train on positive pairs only")
-    negatives: Literal["given", "logarithmic"] = Field(
+    negatives: Literal["given", "mined", "logarithmic"] = Field(
         "given",
-        description="`logarithmic`: negatives are the texts at ranks 100 + 1, 2, 4, 8 … of a search, and repeat the positives "
-        "to match, as the paper does for PFCC-S",
+        description="`mined`: before every epoch, find hard negatives for each left text among the right texts (or the corpus), "
+        "by the model as it is; `logarithmic`: negatives are the texts at ranks 100 + 1, 2, 4, 8 … of a search, and repeat the "
+        "positives to match, as the paper does for PFCC-S",
+    )
+    mined: int = Field(1, ge=1, le=100, description="for `negatives = mined`: how many for each pair")
+    mined_margin: float = Field(
+        0.05,
+        ge=0,
+        lt=1,
+        description="for `negatives = mined`: a negative's cosine is at most (1 − this) × that of the right answer; closer texts "
+        "may be correct answers (false negatives)",
     )
     pairs: int = Field(0, ge=0, description="use only this many training pairs, chosen at random; 0 means all")
     splits: str = Field(
@@ -229,6 +239,11 @@ class Recipe(Settings):
         (),
         description="regular expressions; the tuned model does not see what they match, such as links",
     )
+    sources: tuple[Source, ...] = Field((), description="several datasets, each under its own `[[sources]]` heading")
+    share: Literal["size", "equal"] = Field(
+        "size", description="with sources: batches of each by its size, or equally many of each until one is used up"
+    )
+    mix_sources: bool = Field(False, description="with sources: a batch may have pairs of several")
     stages: tuple[Stage, ...] = (Stage(),)
 
     @property

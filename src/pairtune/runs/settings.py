@@ -10,7 +10,7 @@ from typing import Any
 
 from pairtune.errors import UserError
 from pairtune.runs.folder import write_whole
-from pairtune.runs.recipe import TABLES, Recipe, Stage, parse_override
+from pairtune.runs.recipe import TABLES, Recipe, Stage, make_recipe, parse_override
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,25 @@ READ_BY: dict[str, Reader] = {
     "order.shingle": Reader.when("order.by", "words", "neighbors"),
     "order.clusters": Reader.when("order.by", "clusters"),
     "order.encode": BY_VECTORS,
+    "train.mined": Reader.when("train.negatives", "mined"),
+    "train.mined_margin": Reader.when("train.negatives", "mined"),
 }
+
+
+def stage_of(recipe: Recipe, stage: Stage, name: str) -> Stage:
+    """A stage with what one of the sources sets for itself."""
+    source = next((one for one in recipe.sources if one.name == name), None)
+    if source is None or not (source.loss or source.order):
+        return stage
+    table = stage.model_dump(exclude_unset=True)
+    own = {key: {**table.get(key, {}), **changes} for key, changes in (("loss", source.loss), ("order", source.order)) if changes}
+    return make_recipe({"name": recipe.name, **table, **own}, origin=f"recipe {recipe.name}, source {name}").stages[0]
+
+
+def _all_stages(recipe: Recipe) -> list[Stage]:
+    """The stages as they are trained: of several sources, those of each."""
+    names = [source.name for source in recipe.sources if not recipe.mix_sources] or [""]
+    return [stage_of(recipe, stage, name) for stage in recipe.stages for name in names]
 
 
 def unread_settings(recipe: Recipe) -> dict[str, str]:
@@ -68,13 +86,13 @@ def refuse_unread(recipe: Recipe, overrides: Iterable[str]) -> None:
 
 
 def _is_unread(name: str, recipe: Recipe) -> bool:
-    setting = [stage for stage in recipe.stages if value_of(stage, name) != default_of(name)]
+    setting = [stage for stage in _all_stages(recipe) if value_of(stage, name) != default_of(name)]
     return bool(setting) and not any(value_of(stage, READ_BY[name].decided_by) in READ_BY[name].values for stage in setting)
 
 
 def _explain(name: str, recipe: Recipe) -> str:
     reader = READ_BY[name]
-    stage = next(stage for stage in recipe.stages if value_of(stage, name) != default_of(name))
+    stage = next(stage for stage in _all_stages(recipe) if value_of(stage, name) != default_of(name))
     known = ", ".join(_shown(value) for value in sorted(reader.values, key=str))
     given = f"{name} is {_shown(value_of(stage, name))}, and nothing reads it"
     decided = f"{reader.decided_by} is {_shown(value_of(stage, reader.decided_by))}; it counts where that is {known}"
@@ -126,7 +144,10 @@ def to_toml(recipe: Recipe) -> str:
     """
     table = recipe.model_dump(mode="json", exclude_defaults=True)
     stages = table.pop("stages", [{}])
+    sources = table.pop("sources", [])
     lines = _settings(table)
+    for source in sources:
+        lines += ["", "[[sources]]", *_settings(source)]
     for stage in stages:
         prefix = "" if len(stages) == 1 else "stages."
         lines += ["", "[[stages]]"] if prefix else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -98,6 +98,9 @@ def evaluate_task(
 ) -> dict[str, dict[str, float]]:
     """The task's metrics on each of the splits; what they are made from goes into `keep`."""
     kept = {} if keep is None else keep
+    if task.sources:
+        found = {name: evaluate_task(model, source, splits) for name, source in task.sources.items()}
+        return {split: join_scores(task, {name: values[split] for name, values in found.items()}) for split in splits}
     embeddings = Embeddings(model, exact=True)
     return {
         name: evaluate_pairs(
@@ -105,6 +108,12 @@ def evaluate_task(
         )
         for name in splits
     }
+
+
+def join_scores(task: Task, scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """The mean of the sources' main metrics, and all their metrics with the name of the source before."""
+    mean = float(np.mean([scores[name][source.metric] for name, source in task.sources.items()]))
+    return {task.metric: mean} | {f"{name} {key}": value for name, own in scores.items() for key, value in own.items()}
 
 
 class PairEvaluator(SentenceEvaluator):
@@ -124,6 +133,8 @@ class PairEvaluator(SentenceEvaluator):
     @classmethod
     def of_task(cls, task: Task, split: str = "dev") -> PairEvaluator:
         """The evaluator of a task's split."""
+        if task.sources:
+            return SourcesEvaluator(task, split)
         return cls(task.split(split), task.metric, task.metrics, positive_above=task.positive_above, name=split)
 
     def __call__(self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1) -> dict[str, float]:
@@ -136,3 +147,18 @@ class PairEvaluator(SentenceEvaluator):
     def get_config_dict(self) -> dict[str, Any]:
         """What the model card says of the evaluation."""
         return {"pairs": len(self.pairs), "positive_above": self.positive_above}
+
+
+class SourcesEvaluator(PairEvaluator):
+    """The same of several sources: their metrics, and the mean of their main ones, which is the `primary_metric`."""
+
+    def __init__(self, task: Task, split: str) -> None:
+        super().__init__(task.split(split), task.metric, task.metrics, name=split)
+        self.task = task
+
+    def __call__(self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1) -> dict[str, float]:
+        """Score the split of every source."""
+        values = evaluate_task(model, self.task, [self.name])[self.name]
+        named = {f"{self.name}_{key}": value for key, value in values.items()}
+        self.store_metrics_in_model_card_data(model, named, epoch, steps)
+        return named

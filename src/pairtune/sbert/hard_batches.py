@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
 ORDER_FILE = "order.npz"
+ARRAYS = ("rows", "groups", "vectors", "own")  # of each dataset in it
 
 
 class HardBatches(TrainerCallback):
@@ -62,12 +63,13 @@ class HardBatches(TrainerCallback):
         distance: str = "cosine",
     ) -> None:
         self.settings = read_settings({name: value for name, value in locals().items() if name in OrderSettings.model_fields})
+        self.sources: dict[str, OrderSettings] = {}  # of several datasets, those that are ordered otherwise
         self.samplers: list[OrderedBatchSampler] = []
         self.kept: Kept | None = None
-        self._encoded: Encoded | None = None
+        self._encoded: dict[int, Encoded] = {}  # of each sampler in `_ordered`
         self._epoch = -1
         self._done = 0  # batches of the first epoch that were trained on before a resume
-        self._restored: tuple[int, Order] | None = None
+        self._restored: tuple[int, list[Order]] | None = None
         self._hook: Any = None
 
     def __call__(self, dataset: Dataset, **options: Any) -> OrderedBatchSampler:
@@ -77,7 +79,8 @@ class HardBatches(TrainerCallback):
             raise UserError(f"{self!r} makes batches in a trainer of sentence-transformers: set batch_sampler in its arguments")
         if self not in trainer.callback_handler.callbacks:
             trainer.add_callback(self)
-        return OrderedBatchSampler(dataset, settings=self.settings, **options)
+        name = dataset[0].get("dataset_name") if self.sources else None
+        return OrderedBatchSampler(dataset, settings=self.sources.get(str(name), self.settings), **options)
 
     def __repr__(self) -> str:
         changed = {name: value for name, value in self.settings if value != OrderSettings.model_fields[name].default}
@@ -98,13 +101,17 @@ class HardBatches(TrainerCallback):
         self._epoch, done = divmod(state.global_step, steps_of_epoch(args, kwargs["train_dataloader"]))
         self._epoch -= 1  # on_epoch_begin counts up
         self._done = 0 if args.ignore_data_skip else done * args.gradient_accumulation_steps
-        self.kept = self._encoded = self._restored = None
+        self.kept = self._restored = None
+        self._encoded = {}
         self.undo()
-        if self._sampler is not None:
-            if state.global_step:
-                self._restore(args, state)
-            if self._sampler.settings.encode == "reuse":
-                self._hook = kwargs["model"].register_forward_hook(self._see)
+        if self._ordered and state.global_step:
+            self._restore(args, state)
+        if any(sampler.settings.encode == "reuse" for sampler in self._ordered):
+            if len(self.samplers) > 1:
+                raise UserError(
+                    f"order.encode = 'reuse' works on one dataset, not on {len(self.samplers)}: take 'each-epoch' or 'once'"
+                )
+            self._hook = kwargs["model"].register_forward_hook(self._see)
 
     def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Give every sampler the epoch, and the one that needs vectors its order."""
@@ -112,8 +119,9 @@ class HardBatches(TrainerCallback):
         for sampler in self.samplers:
             # the host does this too, but does not reach a sampler behind the two wrappers of a resume on several processes
             sampler.set_epoch(self._epoch)
-        if self._sampler is not None and not self._sampler.as_it_came:
-            self._sampler.order = self._order_epoch(self._sampler, kwargs["model"], args)
+        for number, sampler in enumerate(self._ordered):
+            if not sampler.as_it_came:
+                sampler.order = self._order_epoch(number, kwargs["model"], args)
         if state.is_world_process_zero:
             for sampler in self.samplers:
                 if ORDERINGS[sampler.settings.by].needs != "nothing":
@@ -135,85 +143,100 @@ class HardBatches(TrainerCallback):
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Keep the epoch's order with the checkpoint: the model that it came from has moved on."""
-        if self._sampler is None:
+        if not self._ordered:
             return
         if self.kept is not None:
             self.kept.flush()
         if state.is_world_process_zero:
-            order = self._sampler.order_of_epoch()
-            arrays = {"epoch": np.array(self._epoch), "rows": order.rows, "groups": order.groups}
-            if self._sampler.settings.encode != "each-epoch" and self._encoded is not None:
-                arrays |= self._encoded.arrays()
+            arrays = {"epoch": np.array(self._epoch)}
+            for number, sampler in enumerate(self._ordered):
+                arrays |= self._arrays_of(number, sampler)
             np.savez(checkpoint_folder(args, state) / ORDER_FILE, allow_pickle=False, **arrays)
+
+    def _arrays_of(self, number: int, sampler: OrderedBatchSampler) -> dict[str, np.ndarray]:
+        order = sampler.order_of_epoch()
+        arrays = {"rows": order.rows, "groups": order.groups}
+        if sampler.settings.encode != "each-epoch" and number in self._encoded:
+            arrays |= self._encoded[number].arrays()
+        return {f"{name}{_suffix(number)}": values for name, values in arrays.items()}
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Leave the model as it was."""
         self.undo()
 
-    @property
-    def _sampler(self) -> OrderedBatchSampler | None:
-        """The sampler whose order depends on the model, if there is one."""
-        if not self.samplers or not self.samplers[0].needs_vectors:
+    def vectors_of_epoch(self) -> dict[str, np.ndarray] | None:
+        """The vector of each text of the ordered side, where they were encoded for the epoch that begins, of one dataset."""
+        restored = self._restored is not None and self._restored[0] == self._epoch
+        if len(self._ordered) != 1 or 0 not in self._encoded or restored:
             return None
-        if len(self.samplers) > 1:
-            raise UserError(
-                f"the order by {self.samplers[0].settings.by!r} works on one dataset, not on {len(self.samplers)}: "
-                f"concatenate them, or order by words"
-            )
-        return self.samplers[0]
+        sampler = self._ordered[0]
+        if sampler.settings.encode != "each-epoch" or sampler.as_it_came:
+            return None
+        vectors = self._encoded[0].vectors.cpu().numpy()
+        return {str(text): vector for text, vector in zip(sampler.side.texts, vectors, strict=True)}
 
-    def _order_epoch(self, sampler: OrderedBatchSampler, model: SentenceTransformer, args: TrainingArguments) -> Order:
+    @property
+    def _ordered(self) -> list[OrderedBatchSampler]:
+        """The samplers whose orders depend on the model: one for each dataset."""
+        return [sampler for sampler in self.samplers if sampler.needs_vectors]
+
+    def _order_epoch(self, number: int, model: SentenceTransformer, args: TrainingArguments) -> Order:
         """The order of the epoch that begins: the interrupted one's again, or a new one, the same on every process."""
+        sampler = self._ordered[number]
         interrupted = self._restored is not None and self._restored[0] == self._epoch
-        encoded = self._encoded
         if not interrupted:
-            encoded = self._encoded = self._encode(sampler, model, args)
+            self._encoded[number] = self._encode(number, model, args)
+        encoded = self._encoded.get(number)
         if encoded is not None and sampler.settings.encode == "reuse":
             self.kept = Kept(encoded, sampler.side.text, len(sampler.columns), sampler.place, model.device)
-            encoded = self._encoded = self.kept.encoded
+            encoded = self._encoded[number] = self.kept.encoded
         if interrupted:
             assert self._restored is not None
-            return self._restored[1]
+            return self._restored[1][number]
         assert encoded is not None
         device = str(model.device) if model.device.type == "cuda" else "cpu"
         own = None if encoded.own is None else encoded.own.cpu().numpy()
         side = sampler.side.encoded(encoded.vectors, own, device)
         return share_from_first(lambda: order_pairs(side, sampler.settings, sampler.epoch_seed))
 
-    def _encode(self, sampler: OrderedBatchSampler, model: SentenceTransformer, args: TrainingArguments) -> Encoded:
+    def _encode(self, number: int, model: SentenceTransformer, args: TrainingArguments) -> Encoded:
         """The vectors that the next order is made from: encoded now, or once, or kept from the epoch before."""
+        sampler = self._ordered[number]
         if self.kept is not None:
             self.kept.flush()
             if self.kept.batches_kept:
                 return self.kept.encoded
             say("order.encode is 'reuse', but this loss does not hand over its embeddings: encoding all texts again")
-        elif self._encoded is not None and sampler.settings.encode != "each-epoch":
-            return self._encoded
+        elif number in self._encoded and sampler.settings.encode != "each-epoch":
+            return self._encoded[number]
         encoded = encode_side(sampler, model, args)
         model.train()
         return encoded
 
     def _restore(self, args: TrainingArguments, state: TrainerState) -> None:
         """Take up the order, and the vectors, that were kept with the checkpoint."""
-        assert self._sampler is not None
         path = Path(args.resume_from_checkpoint or checkpoint_folder(args, state)) / ORDER_FILE
         arrays = share_from_first(lambda: _read_arrays(path))
         if arrays is None:
-            if self._done or self._sampler.settings.encode != "each-epoch":
+            if self._done or any(sampler.settings.encode != "each-epoch" for sampler in self._ordered):
                 raise UserError(
                     f"training resumes at step {state.global_step}, but {path}, which holds the order of the interrupted epoch, "
                     f"is not there: if the checkpoint is elsewhere, name it in the arguments too (resume_from_checkpoint=...)"
                 )
             return
-        if len(arrays["rows"]) != len(self._sampler.dataset):
-            raise UserError(
-                f"{path} orders {len(arrays['rows'])} pairs, but the dataset has {len(self._sampler.dataset)}: "
-                f"resume with the data that the training began with"
-            )
-        self._restored = int(arrays["epoch"]), Order(arrays["rows"], arrays["groups"])
-        if "vectors" in arrays:
-            own = torch.from_numpy(arrays["own"]) if "own" in arrays else None
-            self._encoded = Encoded(torch.from_numpy(arrays["vectors"]), own)
+        orders = []
+        for number, sampler in enumerate(self._ordered):
+            mine = {name: arrays[f"{name}{_suffix(number)}"] for name in ARRAYS if f"{name}{_suffix(number)}" in arrays}
+            if len(mine.get("rows", ())) != len(sampler.dataset):
+                raise UserError(
+                    f"{path} orders {len(mine.get('rows', ()))} pairs, but the dataset has {len(sampler.dataset)}: "
+                    f"resume with the data that the training began with"
+                )
+            orders.append(Order(mine["rows"], mine["groups"]))
+            if "vectors" in mine:
+                own = torch.from_numpy(mine["own"]) if "own" in mine else None
+                self._encoded[number] = Encoded(torch.from_numpy(mine["vectors"]), own)
+        self._restored = int(arrays["epoch"]), orders
 
     def undo(self) -> None:
         """Take the hook off the model."""
@@ -276,12 +299,19 @@ def encode_column(sampler: OrderedBatchSampler, place: int, texts: Any, model: S
         raise UserError(f"a text of column {column!r} is missing: an order by meaning has to encode it; drop those pairs")
     prompts, routes = args.prompts, args.router_mapping or {}
     precision = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
+    if isinstance(prompts, dict) and any(isinstance(own, dict) for own in prompts.values()):  # of each of several datasets
+        prompts = prompts.get(str(sampler.dataset[0].get("dataset_name")), {})
     prompt = prompts if isinstance(prompts, str) else (prompts or {}).get(column)
     return encode_texts(model, texts, prompt=prompt, task=routes.get(column), precision=precision)
 
 
 def _with_settings(settings: dict[str, Any]) -> HardBatches:
     return HardBatches(**settings)
+
+
+def _suffix(number: int) -> str:
+    """After the names of the arrays of the second dataset and of further ones."""
+    return f"_{number + 1}" if number else ""
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray] | None:

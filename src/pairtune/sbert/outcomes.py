@@ -39,7 +39,8 @@ def evaluate_and_keep(model: SentenceTransformer, task: Task, path: Path) -> dic
     """The scores on dev and test, and in `path` those of the single test pairs."""
     kept: dict[str, np.ndarray | Hits] = {}
     scores = evaluate_task(model, task, keep=kept)
-    write_whole(path, describe_outcome(task.test, kept["test"]).model_dump_json())
+    if "test" in kept:  # of one dataset; several have scores only
+        write_whole(path, describe_outcome(task.test, kept["test"]).model_dump_json())
     return scores
 
 

@@ -145,9 +145,9 @@ class LearnedTemperature(TrainerCallback):
         _entries(state)[SAVED] = [asdict(number) for number in self.numbers]
 
 
-def temperature_callbacks(loss: nn.Module) -> list[TrainerCallback]:
-    """What the trainer of this loss needs beside it: a `LearnedTemperature` where there is one to learn, or nothing."""
-    return [LearnedTemperature(loss)] if _learned(loss) else []
+def temperature_callbacks(*losses: nn.Module) -> list[TrainerCallback]:
+    """What the trainer of these losses needs beside them: a `LearnedTemperature` where there is one to learn, or nothing."""
+    return [LearnedTemperature(*losses)] if any(map(_learned, losses)) else []
 
 
 def tend(temperature: Temperature) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.data_collator import DEFAULT_LABEL_COLUMNS
 from torch import Tensor
@@ -23,15 +23,16 @@ from transformers.training_args import ParallelMode
 from pairtune.data.pairs import Task
 from pairtune.errors import UserError
 from pairtune.fast.architectures import first_position, lengths_to_capture, why_padded
-from pairtune.fast.packing import PackingCollator
+from pairtune.fast.packing import PackingCollator, PackingCollators
 from pairtune.fast.step import FastStep
 from pairtune.progress import say
 from pairtune.runs.recipe import Select, Stage
 from pairtune.sbert.callbacks import Average, Blend, KeepBest, StopDropout
 from pairtune.sbert.checkpoints import Seal
 from pairtune.sbert.evaluator import PairEvaluator
-from pairtune.sbert.hard_batches import HardBatches
+from pairtune.sbert.hard_batches import HardBatches, read_settings
 from pairtune.sbert.losses import build_loss
+from pairtune.sbert.mined import MinedNegatives
 from pairtune.sbert.raw import raw_embeddings
 from pairtune.sbert.temperature import temperature_callbacks
 
@@ -76,7 +77,7 @@ class PairTrainer(SentenceTransformerTrainer):
         """The host's, or that of a packed batch."""
         if "packed" not in inputs:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        loss, embeddings = self.fast.compute(inputs["packed"])
+        loss, embeddings = self.fast.compute(inputs["packed"], inputs.get("dataset_name"))
         self._show(embeddings.detach())
         return (loss, {}) if return_outputs else loss
 
@@ -103,10 +104,14 @@ class PairTrainer(SentenceTransformerTrainer):
                 callback.kept.see(embeddings.flatten(0, 1))
 
 
+Stages = Mapping[str, Stage]  # of each dataset, by its name; of one alone under ""
+
+
 def packing_collator(
-    model: SentenceTransformer, dataset: Dataset, stage: Stage, arguments: SentenceTransformerTrainingArguments
-) -> PackingCollator | None:
+    model: SentenceTransformer, dataset: Dataset | DatasetDict, stages: Stages, arguments: SentenceTransformerTrainingArguments
+) -> PackingCollator | PackingCollators | None:
     """The collator of the fast step, or None, having said why, where the stage or the model cannot use it."""
+    stage = next(iter(stages.values()))
     if not stage.train.fast:
         return None
     reason = why_padded(model)
@@ -119,13 +124,16 @@ def packing_collator(
         say(f"training with padding, the slower way: {reason}")
         return None
     static = lengths_to_capture(model, stage.train.precision) if model.device.type == "cuda" else 0
-    return PackingCollator(model, dataset, offset=first_position(model), static=static, part=part)
+    how: Any = {"offset": first_position(model), "static": static, "part": part}
+    if isinstance(dataset, dict):
+        return PackingCollators({name: PackingCollator(model, one, **how) for name, one in dataset.items()})
+    return PackingCollator(model, dataset, **how)
 
 
 def make_trainer(
     model: SentenceTransformer,
-    dataset: Dataset,
-    stage: Stage,
+    dataset: Dataset | DatasetDict,
+    stage: Stage | Stages,
     task: Task,
     seed: int,
     folder: Path,
@@ -133,14 +141,20 @@ def make_trainer(
     *,
     select: Select,
     checkpoints: bool = True,
+    share: Literal["size", "equal"] = "size",
 ) -> PairTrainer:
     """A trainer that follows one stage of a recipe, quiet but for our own progress.
 
+    dataset: of one, or of several sources, which differ in loss and order alone. share: of the batches, see the recipe.
     checkpoints: after each epoch, to resume from; without them the best epoch's weights are held in memory.
     """
+    stages = {"": stage} if isinstance(stage, Stage) else stage
+    stage = next(iter(stages.values()))
     check_reporters(stage.train.report_to)
     evaluator = PairEvaluator.of_task(task)
     batches = HardBatches(**stage.order.model_dump())
+    several = dataset if isinstance(dataset, dict) else {}
+    batches.sources = {name: read_settings(stages[name].order.model_dump()) for name in several}
     arguments = training_arguments(
         stage,
         seed,
@@ -150,13 +164,20 @@ def make_trainer(
         load_best_model_at_end=select == "best" and checkpoints,
         metric_for_best_model=f"eval_{evaluator.primary_metric}",
         greater_is_better=True,
-        logging_steps=min(LOG_STEPS, max(1, len(dataset) // stage.train.batch_size)),  # every epoch has a loss to show
+        logging_steps=min(LOG_STEPS, max(1, count_rows(dataset) // stage.train.batch_size)),  # every epoch has a loss to show
+        multi_dataset_batch_sampler={"size": "proportional", "equal": "round_robin"}[share],
     )
-    first, second, *_ = dataset[0].values()
+    first, second, *_ = (next(iter(several.values())) if several else dataset)[0].values()
     example: Any = {"source_sentence": first, "sentences": [second]}
     model.model_card_data.widget = [example]  # or the host looks for some, noisily
-    loss = build_loss(model, stage.loss, texts=lambda: texts_of(dataset), fused=stage.train.fast)
-    own = temperature_callbacks(loss)
+    losses = {
+        name: build_loss(model, one.loss, texts=lambda: texts_of(dataset), fused=one.train.fast) for name, one in stages.items()
+    }
+    own = temperature_callbacks(*losses.values())
+    mined = None
+    if stage.train.negatives == "mined":
+        mined = MinedNegatives(dataset, stage, batches, corpus=task.train.corpus or (), seed=seed)
+        own.append(mined)
     if stage.train.dropout == "first-epoch":
         own.append(StopDropout())
     if select == "best" and not checkpoints:
@@ -169,20 +190,29 @@ def make_trainer(
         model=model,
         args=arguments,
         train_dataset=dataset,
-        loss=loss,
+        loss=losses if several else losses[""],
         evaluator=evaluator,
         callbacks=[*callbacks, batches, *own, Seal()],  # sealed when all others have written
-        data_collator=packing_collator(model, dataset, stage, arguments),  # type: ignore[arg-type]  # the host only calls it
+        data_collator=packing_collator(model, dataset, stages, arguments),  # type: ignore[arg-type]  # the host only calls it
     )
     trainer.bias_correction = stage.train.bias_correction
+    if mined is not None:
+        trainer.data_collator = mined.filling(trainer.data_collator)  # type: ignore[assignment]  # the host only calls it
     keep_logs(trainer, folder.parents[1] / "logs" / folder.name)
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
     return trainer
 
 
-def texts_of(dataset: Dataset) -> list[str]:
-    """All texts of a dataset, column by column."""
+def count_rows(dataset: Dataset | DatasetDict) -> int:
+    """How many there are, in all datasets together."""
+    return sum(map(len, dataset.values())) if isinstance(dataset, dict) else len(dataset)
+
+
+def texts_of(dataset: Dataset | DatasetDict) -> list[str]:
+    """All texts of a dataset, or of several, column by column."""
+    if isinstance(dataset, dict):
+        return [text for one in dataset.values() for text in texts_of(one)]
     names = [name for name in dataset.column_names if name not in DEFAULT_LABEL_COLUMNS]
     return [text for name in names for text in dataset[name]]
 

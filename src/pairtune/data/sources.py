@@ -1,0 +1,99 @@
+"""Several datasets as one task: trained on together, scored one by one, chosen by the mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pairtune.data.material import training_dataset
+from pairtune.data.own_tables import read_pairs
+from pairtune.data.pairs import ALIKE, MEAN, PairSet, Task, add_prompts
+from pairtune.errors import UserError
+from pairtune.runs.recipe import Recipe, Stage
+from pairtune.runs.settings import stage_of
+from pairtune.runs.sources import Source
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+def read_sources(recipe: Recipe) -> Task:
+    """The task of a recipe with several sources."""
+    names = [source.name for source in recipe.sources]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"recipe {recipe.name}: two sources are called {twice!r}; give each a name of its own")
+    return join_tasks({source.name: _read(source) for source in recipe.sources})
+
+
+def _read(source: Source) -> Task:
+    return read_pairs(
+        list(source.data),
+        list(source.dev) or None,
+        list(source.test) or None,
+        left=source.left,
+        right=source.right,
+        label=source.label,
+        group=source.group,
+        negatives=source.negatives,
+        corpus=list(source.corpus) or None,
+        kind=source.kind,
+    )
+
+
+def join_tasks(sources: Mapping[str, Task]) -> Task:
+    """All pairs, for counting and for batches that mix them; and the tasks that they come from, which are scored."""
+    train, dev, test = (_join([task.split(split) for task in sources.values()]) for split in ("train", "dev", "test"))
+    metrics = (MEAN, *(f"{name} {metric}" for name, task in sources.items() for metric in task.metrics))
+    notes = tuple(f"{name}: {note}" for name, task in sources.items() for note in task.notes)
+    kinds = {task.kind for task in sources.values()}
+    kind = kinds.pop() if len(kinds) == 1 else "ranking"
+    return Task("+".join(sources), kind, train, dev, test, MEAN, metrics, notes=notes, sources=dict(sources))
+
+
+def _join(parts: Sequence[PairSet]) -> PairSet:
+    """The pairs alone: neither negatives nor a corpus, which are not the same everywhere."""
+    left, right = ([text for part in parts for text in getattr(part, side)] for side in ("left", "right"))
+    label, query, grade = (np.concatenate([getattr(part, name) for part in parts]) for name in ("label", "query", "grade"))
+    return PairSet.of(left, right, label, query=query, grade=grade)
+
+
+def check_sources(task: Task, recipe: Recipe) -> None:
+    """Refuse settings that are about one dataset."""
+    if not task.sources:
+        return
+    if recipe.dev != "given" or recipe.dev_candidates:
+        raise UserError("several sources are scored as they are: leave out dev and dev_candidates")
+    if recipe.mark_sides:
+        raise UserError("mark_sides marks the texts of one dataset: give prompts to the sources instead")
+    for stage in recipe.stages:
+        if stage.train.file or stage.train.negatives == "mined":
+            raise UserError('train.file and train.negatives = "mined" are about one dataset: leave them out with several sources')
+    if recipe.mix_sources and (one := next((source for source in recipe.sources if source.loss or source.order), None)):
+        raise UserError(
+            f"mix_sources puts pairs of all sources into a batch, and source {one.name} has a loss or order of its own"
+        )
+
+
+def prompt_sources(task: Task, recipe: Recipe, model: SentenceTransformer) -> Task:
+    """The task with the prompts of each source, or the recipe's, before its texts."""
+    from pairtune.encoders.prompts import choose_prompts
+
+    own = {source.name: source.prompts or recipe.prompts for source in recipe.sources}
+    prompted = {
+        name: add_prompts(source, choose_prompts(model, own[name], alike=source.kind in ALIKE))
+        for name, source in task.sources.items()
+    }
+    return replace(join_tasks(prompted), notes=task.notes)
+
+
+def training_data(model: SentenceTransformer, task: Task, recipe: Recipe, stage: Stage, seed: int) -> Any:
+    """What a stage trains on: a dataset, or one for each source, by name."""
+    if not task.sources or recipe.mix_sources:
+        return training_dataset(model, task, stage, seed)
+    from datasets import DatasetDict
+
+    sources = {name: (source, stage_of(recipe, stage, name)) for name, source in task.sources.items()}
+    return DatasetDict({name: training_dataset(model, source, own, seed) for name, (source, own) in sources.items()})

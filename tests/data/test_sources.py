@@ -1,0 +1,182 @@
+"""Several datasets in one training."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from pairtune.cli import app
+from pairtune.encoders.loading import load_encoder
+from pairtune.errors import UserError
+from pairtune.fast.packing import PackingCollator
+from pairtune.runs.recipe import make_recipe
+from pairtune.runs.settings import to_toml, unread_settings
+from pairtune.sbert.evaluator import evaluate_task
+from pairtune.training import run
+from small import WORDS, assert_same_weights
+
+FAQ = [(f"{one} {other}", f"the {one} and the {other}") for one in WORDS for other in WORDS[:3] if one != other]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Questions with answers as .csv, and sentences with grades as .jsonl under other names of columns."""
+    folder = tmp_path_factory.mktemp("sources")
+    with (folder / "faq.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("question", "answer"), *FAQ])
+    rng = np.random.default_rng(1)
+    rows = [(" ".join(rng.choice(WORDS, 3)), " ".join(rng.choice(WORDS, 3)), int(rng.integers(0, 6))) for _ in range(60)]
+    lines = [json.dumps({"s1": f"see {left}", "s2": right, "similarity": grade}) for left, right, grade in rows]
+    (folder / "sts.jsonl").write_text("\n".join(lines))
+    return folder
+
+
+def sources(folder, **more):
+    faq = {"name": "faq", "data": [str(folder / "faq.csv")], "loss": {"kind": "bsc"}, "order": {"by": "examples"}}
+    sts = {"name": "sts", "data": [str(folder / "sts.jsonl")], "left": "s1", "right": "s2", "loss": {"kind": "cosent"}}
+    return [faq | more.get("faq", {}), sts | more.get("sts", {})]
+
+
+def recipe(tiny_encoder, folder, **tables):
+    train = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-4, "max_seq_length": 16, **tables.pop("train", {})}
+    named = {"sources": sources(folder), **tables}
+    return make_recipe({"name": "several", "encoder": tiny_encoder, "keep_original": False, "train": train, **named})
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, tiny_encoder, folder):
+    """A run that nobody stopped."""
+    out = tmp_path_factory.mktemp("trained") / "run"
+    return out, run(recipe(tiny_encoder, folder), 1, out=out)
+
+
+def test_scores_are_those_of_each_source_and_their_mean_chooses(trained, tiny_encoder, folder):
+    from pairtune import read_pairs
+
+    out, record = trained
+    model = load_encoder(str(out / "model"), 16)
+    for split in ("dev", "test"):
+        own = {
+            "faq": evaluate_task(model, read_pairs(folder / "faq.csv"), [split])[split],
+            "sts": evaluate_task(model, read_pairs(folder / "sts.jsonl", left="s1", right="s2"), [split])[split],
+        }
+        for name, values in own.items():
+            assert {key: record.after[split][f"{name} {key}"] for key in values} == pytest.approx(values, abs=1e-4)
+        assert record.after[split]["mean"] == pytest.approx((own["faq"]["HP@1"] + own["sts"]["Spearman"]) / 2, abs=1e-4)
+    means = [epoch.dev["mean"] for epoch in record.epochs]
+    assert record.metric == "mean" and record.best_epoch == 1 + int(np.argmax(means))
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """The left texts of every batch that the fast step packs."""
+    batches = []
+    collate = PackingCollator.__call__
+
+    def note(self, rows):
+        batches.append([row["left"] for row in rows])
+        return collate(self, rows)
+
+    monkeypatch.setattr(PackingCollator, "__call__", note)
+    return batches
+
+
+@pytest.mark.parametrize("share", ["size", "equal"])
+def test_no_batch_mixes_sources_and_each_has_its_share(tmp_path, tiny_encoder, folder, seen, share):
+    run(recipe(tiny_encoder, folder, share=share, train={"epochs": 1}), 1, out=tmp_path / "run", checkpoints=False)
+    kinds = [{text.startswith("see ") for text in batch} for batch in seen]
+    assert all(len(kind) == 1 for kind in kinds)
+    counts = [sum(kind == {value} for kind in kinds) for value in (False, True)]
+    rows = [sum(len(batch) for batch, kind in zip(seen, kinds, strict=True) if kind == {value}) for value in (False, True)]
+    if share == "equal":
+        assert counts[0] == counts[1] > 0
+    else:
+        assert counts == [-(-count // 8) for count in rows] and rows == [27, 50]
+
+
+def test_batches_mix_where_they_are_told_to(tmp_path, tiny_encoder, folder, seen):
+    plain = [{key: value for key, value in source.items() if key not in ("loss", "order")} for source in sources(folder)]
+    mixed = recipe(tiny_encoder, folder, sources=plain, mix_sources=True, train={"epochs": 1})
+    record = run(mixed, 1, out=tmp_path / "run", checkpoints=False)
+    assert any(len({text.startswith("see ") for text in batch}) == 2 for batch in seen)
+    assert "faq HP@1" in record.after["test"]
+
+
+def test_the_plain_step_trains_on_them_too_with_the_prompts_of_each(tmp_path, tiny_encoder, folder, monkeypatch):
+    from pairtune.data import material
+
+    columns = {}
+    make = material.training_dataset
+
+    def note(model, task, *rest):
+        columns[task.name] = task.train.left[0]
+        return make(model, task, *rest)
+
+    monkeypatch.setattr("pairtune.data.sources.training_dataset", note)
+    prompted = sources(folder, faq={"prompts": {"left": "query: "}})
+    record = run(recipe(tiny_encoder, folder, sources=prompted, train={"fast": False, "epochs": 1}), 1, out=tmp_path / "run")
+    assert record.epochs[0].loss > 0
+    assert columns["faq"].startswith("query: ") and columns["sts"].startswith("see ")
+
+
+def test_a_run_on_several_sources_that_died_goes_on_to_the_same_weights(tmp_path, tiny_encoder, folder, trained, monkeypatch):
+    from pairtune.sbert.hard_batches import HardBatches
+
+    begin = HardBatches.on_epoch_begin
+
+    def die(self, args, state, control, **kwargs):
+        if state.global_step:
+            raise RuntimeError("the machine went down")
+        begin(self, args, state, control, **kwargs)
+
+    monkeypatch.setattr(HardBatches, "on_epoch_begin", die)
+    with pytest.raises(RuntimeError, match="went down"):
+        run(recipe(tiny_encoder, folder), 1, out=tmp_path / "died")
+    monkeypatch.setattr(HardBatches, "on_epoch_begin", begin)
+    run(recipe(tiny_encoder, folder), 1, out=tmp_path / "died", resume=True)
+    assert_same_weights(tmp_path / "died" / "model", trained[0] / "model")
+
+
+def test_the_command_line_trains_such_a_recipe_and_writes_its_report(tmp_path, tiny_encoder, folder):
+    path = tmp_path / "several.toml"
+    path.write_text(to_toml(recipe(tiny_encoder, folder, train={"epochs": 1})))
+    result = CliRunner().invoke(app, ["train", str(path), "--out", str(tmp_path / "run"), "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["metric"] == "mean" and (tmp_path / "run" / "seed-1" / "report.html").exists()
+    assert "faq: retrieval: every pair is positive" in result.stderr and "sts: regression" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"dev": "rotating"}, "several sources are scored as they are"),
+        ({"mix_sources": True}, "source faq has a loss or order of its own"),
+        ({"train": {"negatives": "mined"}}, "are about one dataset"),
+    ],
+)
+def test_what_is_about_one_dataset_is_refused(tmp_path, tiny_encoder, folder, tables, message):
+    with pytest.raises(UserError, match=message):
+        run(recipe(tiny_encoder, folder, **tables), 1, out=tmp_path / "run")
+
+
+def test_a_setting_that_one_source_reads_is_not_called_unread(tiny_encoder, folder):
+    odd = recipe(tiny_encoder, folder, order={"group": 3, "shingle": 2}, loss={"temperature": 0.07})
+    assert list(unread_settings(odd)) == ["order.shingle"], "the order by examples reads group, batch softmax the temperature"
+
+
+def test_mistakes_in_a_source_are_named(tmp_path, tiny_encoder, folder):
+    twice = sources(folder, sts={"name": "faq"})
+    with pytest.raises(UserError, match="two sources are called 'faq'"):
+        run(recipe(tiny_encoder, folder, sources=twice), 1, out=tmp_path / "run")
+    wrong = sources(folder, faq={"loss": {"knd": "bsc"}})
+    with pytest.raises(UserError, match=r"source faq: loss\.knd is not a setting; did you mean loss\.kind\?"):
+        run(recipe(tiny_encoder, folder, sources=wrong), 1, out=tmp_path / "run")
+    for command in ("inspect", "tune"):
+        path = tmp_path / "several.toml"
+        path.write_text(to_toml(recipe(tiny_encoder, folder)))
+        with pytest.raises(UserError, match=r"names its data under \[\[sources\]\]"):
+            CliRunner().invoke(app, [command, str(path), "--data", str(folder / "faq.csv")], catch_exceptions=False)
