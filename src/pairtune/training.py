@@ -46,6 +46,7 @@ def run(
     checkpoints: after each epoch, to resume from; without them less is written, and an interrupted run begins anew.
     keep_model: without, the record and the scores are all that remains.
     """
+    from pairtune.encoders.adapters import add_adapter, check_adapter, merge_adapter
     from pairtune.encoders.ignoring import give_tokenizer, ignoring
     from pairtune.encoders.loading import load_encoder
     from pairtune.encoders.prompts import choose_prompts, keep_prompts
@@ -66,6 +67,9 @@ def run(
     for note in task.notes:
         say(f"{task.name}: {note}")
     model = load_encoder(recipe.encoder, recipe.stages[0].train.max_seq_length)
+    if recipe.adapter:
+        check_adapter(model, recipe.adapter)
+    merge_adapter(model)  # one that the encoder came with
     name_base_model(model, recipe.encoder)
     prompts = choose_prompts(model, recipe.prompts, alike=task.kind in ALIKE)
     if prompts:
@@ -83,9 +87,13 @@ def run(
         before = folder.remember("before", lambda: evaluate_and_keep(model, task, kept_outcome(folder, "before")))
         if recipe.ignore:
             give_tokenizer(model, tokenizer)
+        if recipe.adapter:
+            say(f"{recipe.name}, seed {seed}: {add_adapter(model, recipe.adapter, seed)}")
         trained = train_stages(model, task, recipe, seed, folder, before["dev"][task.metric], checkpoints=checkpoints)
         if recipe.ignore and is_unchanged(trained):
             give_tokenizer(model, original)
+        if recipe.adapter and recipe.adapter.save == "merged":
+            merge_adapter(model)
         after = evaluate_and_keep(model, task, kept_outcome(folder, "after"))
         record = make_record(recipe, seed, task, folder, before, after, trained, device=str(model.device))
         if keep_model:
@@ -302,10 +310,12 @@ def explain_failure(problem: Exception, stage: Stage, log: list[dict[str, Any]])
 
 def write_model(model: SentenceTransformer, folder: RunFolder, stages: int, record: Run, task: Task) -> None:
     """Put the model where users look for it, with a card that says how it came to be."""
+    from pairtune.encoders.adapters import has_adapter
     from pairtune.sbert.outcomes import write_card
 
     saved = folder.stage(stages) / "model"
-    if saved.exists() and not record.unchanged:  # with the card that the host wrote when it was trained
+    whole = (saved / "adapter_config.json").exists() == has_adapter(model)  # or its adapter has been merged since
+    if saved.exists() and whole and not record.unchanged:  # with the card that the host wrote when it was trained
         copy_whole(saved, folder.model)
     else:
         save_whole(model, folder.model)

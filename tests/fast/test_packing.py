@@ -15,13 +15,14 @@ from sentence_transformers import SentenceTransformer
 from transformers import TrainerCallback
 
 from pairtune.data.pairs import PairSet, Task
+from pairtune.encoders.adapters import add_adapter
 from pairtune.encoders.embedding import embed
 from pairtune.encoders.loading import load_encoder
 from pairtune.errors import UserError
 from pairtune.fast.architectures import ARCHITECTURES, first_position, packed_attention, why_padded
 from pairtune.fast.attention import attend, attending_within
 from pairtune.fast.packing import BLOCKS, Packed, PackingCollator, Tokens, cut_blocks, fill_up, pack, shared_tokens
-from pairtune.runs.recipe import make_recipe
+from pairtune.runs.recipe import AdapterSettings, make_recipe
 from pairtune.sbert.trainer import make_trainer
 
 TEXTS = [
@@ -127,6 +128,24 @@ def test_packed_texts_have_the_embeddings_and_gradients_of_padded_ones(make_enco
         assert (one is None) == (other is None)
         if one is not None:
             torch.testing.assert_close(one, other, atol=1e-5 * max(1, float(other.abs().max())), rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["small-bert", "mpnet", "modernbert", "qwen3"])
+def test_packed_texts_have_the_gradients_of_padded_ones_with_an_adapter(make_encoder, kind):
+    model, tokens = make_encoder(kind).eval(), Tokens()
+    before = model(model.preprocess(TEXTS))["sentence_embedding"]
+    add_adapter(model, AdapterSettings(rank=4), seed=1)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in parameters:  # as after some training
+        torch.nn.init.normal_(parameter, std=0.1, generator=torch.Generator().manual_seed(parameter.numel()))
+    assert why_padded(model) is None
+    padded = model(model.preprocess(TEXTS))["sentence_embedding"]
+    packed = embed_packed(model, tokens.places(model, TEXTS).reshape(2, -1), tokens, 0)
+    torch.testing.assert_close(packed, padded, atol=2e-6, rtol=1e-5)
+    assert (padded - before).abs().max() > 0.01
+    weight = torch.randn(padded.shape, generator=torch.Generator().manual_seed(1))
+    for one, other in zip(*(torch.autograd.grad((side * weight).sum(), parameters) for side in (packed, padded)), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5 * max(1, float(other.abs().max())), rtol=1e-4)
 
 
 @pytest.mark.parametrize("mode", ["cls", "lasttoken", "max"])

@@ -160,6 +160,26 @@ class TrainSettings(Settings):
     )
 
 
+class AdapterSettings(Settings):
+    """A few new parameters to train in place of the encoder's own."""
+
+    kind: Literal["lora"] = Field(
+        "lora",
+        description="`lora`: train small matrices beside the encoder's layers and freeze the rest: less memory. Needs a higher "
+        "`train.learning_rate` (about ten times), and `pip install 'pairtune[adapters]'`",
+    )
+    rank: int = Field(16, ge=1, le=4096, description="rank of the matrices; higher: more is learned, with more memory")
+    alpha: int = Field(32, ge=1, description="the matrices are scaled by `alpha` / `rank`")
+    targets: tuple[str, ...] = Field(
+        (), description="names of the layers that get matrices, such as `query`; default: all linear layers"
+    )
+    save: Literal["merged", "adapter"] = Field(
+        "merged",
+        description="`merged`: the tuned model is an ordinary one; `adapter`: only the matrices are saved, a few megabytes. To "
+        "load them you need the original encoder and peft",
+    )
+
+
 class Stage(Settings):
     """One training in a sequence: its loss, its order, its schedule."""
 
@@ -205,6 +225,7 @@ class Recipe(Settings):
         (),
         description="regular expressions; the tuned model does not see what they match, such as links",
     )
+    adapter: AdapterSettings | None = None
     stages: tuple[Stage, ...] = (Stage(),)
 
     @property
@@ -213,7 +234,8 @@ class Recipe(Settings):
         return sorted({name for stage in self.stages for name in stage.train.splits.split("+")} - {"train"})
 
 
-TABLES: dict[str, type[Settings]] = {"loss": LossSettings, "order": OrderSettings, "train": TrainSettings}
+TABLES: dict[str, type[Settings]] = {"loss": LossSettings, "order": OrderSettings, "train": TrainSettings}  # of every stage
+ALL_TABLES: dict[str, type[Settings]] = {**TABLES, "adapter": AdapterSettings}
 
 
 def recipe_folder() -> Path:
@@ -346,6 +368,6 @@ def _explain_one(error: dict[str, Any], staged: bool) -> str:
 
 
 def _known_keys(where: list[str]) -> list[str]:
-    if where and where[0] in TABLES:
-        return list(TABLES[where[0]].model_fields)
-    return [key for key in Recipe.model_fields if key != "stages"] + ["stages", *TABLES]
+    if where and where[0] in ALL_TABLES:
+        return list(ALL_TABLES[where[0]].model_fields)
+    return [key for key in Recipe.model_fields if key not in ("stages", "adapter")] + ["stages", *ALL_TABLES]
