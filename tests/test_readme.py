@@ -66,3 +66,8 @@ def test_the_adapter_example_trains_and_saves_little(tmp_path, own_pairs, tiny_e
     assert "F1 on test:" in printed
     adapter, encoder = map(float, re.search(r"has ([\d.]+) MB, its encoder (\d+) MB", printed).groups())
     assert 0 < adapter < encoder / 20
+
+
+def test_the_sizes_example_scores_every_size(tmp_path, own_pairs, tiny_encoder):
+    printed = python(tmp_path, ROOT / "examples" / "sizes.py", "pairs.csv", "q", "a", "y", tiny_encoder)
+    assert len(re.findall(r"F1 on dev [\d.]+", printed)) == 4 * 3 and printed.endswith("(96,)\n")

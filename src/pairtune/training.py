@@ -48,8 +48,9 @@ def run(
     """
     from pairtune.encoders.adapters import add_adapter, check_adapter, merge_adapter
     from pairtune.encoders.ignoring import give_tokenizer, ignoring
-    from pairtune.encoders.loading import load_encoder
+    from pairtune.encoders.loading import check_dimensions, load_encoder
     from pairtune.encoders.prompts import choose_prompts, keep_prompts
+    from pairtune.sbert.evaluator import evaluate_sizes
     from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, name_base_model, write_evidence
 
     if task is None:
@@ -70,6 +71,8 @@ def run(
     if recipe.adapter:
         check_adapter(model, recipe.adapter)
     merge_adapter(model)  # one that the encoder came with
+    dimensions = sorted({size for stage in recipe.stages for size in stage.train.dimensions}, reverse=True)
+    check_dimensions(model, dimensions, "train.dimensions")
     name_base_model(model, recipe.encoder)
     prompts = choose_prompts(model, recipe.prompts, alike=task.kind in ALIKE)
     if prompts:
@@ -95,7 +98,8 @@ def run(
         if recipe.adapter and recipe.adapter.save == "merged":
             merge_adapter(model)
         after = evaluate_and_keep(model, task, kept_outcome(folder, "after"))
-        record = make_record(recipe, seed, task, folder, before, after, trained, device=str(model.device))
+        sizes = evaluate_sizes(model, task, "dev", dimensions) if dimensions else []
+        record = make_record(recipe, seed, task, folder, before, after, trained, str(model.device), sizes)
         if keep_model:
             write_model(model, folder, len(recipe.stages), record, task)
         write_evidence(folder, task, len(recipe.stages))

@@ -323,14 +323,14 @@ class Losses(TrainerCallback):
         self.values += [logs["loss"]] if "loss" in logs else []
 
 
-def step_losses(model, loss, order, fast, folder, precision="float32", epochs=2):
+def step_losses(model, loss, order, fast, folder, precision="float32", epochs=2, dimensions=()):
     rng = np.random.default_rng(3)
     left = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in range(12) for _ in range(4)]
     right = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in left]
     pairs = PairSet.of(np.repeat(left[:12], 4).tolist(), right, rng.random(48).round(1).tolist())
     task = Task("small", "regression", pairs, pairs, pairs, "Spearman", ("Spearman",))
     sizes = {"epochs": epochs, "batch_size": 8, "max_seq_length": 24}
-    train = {**sizes, "learning_rate": 1e-4, "fast": fast, "precision": precision}
+    train = {**sizes, "learning_rate": 1e-4, "fast": fast, "precision": precision, "dimensions": dimensions}
     recipe = make_recipe({"name": "small/x", "loss": loss, "order": order, "train": train})
     columns = {"left": pairs.left, "right": pairs.right, "label": pairs.label}
     if loss["kind"] == "triplet":
@@ -374,6 +374,35 @@ def test_every_architecture_has_the_losses_of_the_plain_path(make_encoder, tmp_p
     )
     assert len(fast) == 6 and len(set(fast)) > 3 and np.ptp(fast) > 0.01
     np.testing.assert_allclose(fast, plain, atol=1e-4)
+
+
+@pytest.mark.parametrize("loss", [{"kind": "combo"}, {"kind": "triplet"}, {"kind": "bsc", "mini_batch_size": 3}])
+def test_every_step_over_dimensions_has_the_loss_of_the_plain_path(make_encoder, tmp_path, loss):
+    options = {"epochs": 1, "dimensions": (64, 16)}
+    fast, plain, whole = (
+        step_losses(without_dropout(make_encoder("small-bert")), loss, {"by": "uniform"}, fast, tmp_path / str(number), **more)
+        for number, (fast, more) in enumerate([(True, options), (False, options), (True, {"epochs": 1})])
+    )
+    np.testing.assert_allclose(fast, plain, atol=1e-4)
+    assert min(np.subtract(fast, whole)) > 0.01
+
+
+@pytest.mark.cuda
+@needs_gpu
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-4), ("bf16", 0.05)])
+@pytest.mark.parametrize("adapter", [False, True])
+def test_captured_steps_over_dimensions_or_with_an_adapter_have_the_losses_of_the_plain_path(
+    make_encoder, tmp_path, adapter, precision, tolerance
+):
+    found = []
+    for fast, how in ((True, precision), (False, "float32")):
+        model = without_dropout(make_encoder("bert", "cuda"))
+        if adapter:
+            add_adapter(model, AdapterSettings(rank=4, alpha=256), seed=1)
+        options = {"precision": how, "epochs": 6, "dimensions": () if adapter else (384, 32)}
+        found.append(step_losses(model, {"kind": "combo"}, {"by": "uniform"}, fast, tmp_path / str(fast), **options))
+    assert len(found[0]) == 36 and len(set(found[0])) > 18 and np.ptp(found[0]) > 0.05
+    np.testing.assert_allclose(*found, atol=tolerance, rtol=tolerance)
 
 
 def test_parts_have_the_losses_of_the_whole_and_none_holds_more_texts_than_asked_for(make_encoder, tmp_path):

@@ -18,6 +18,7 @@ from transformers.utils import logging
 
 from pairtune.encoders.embedding import encode
 from pairtune.encoders.loading import find_encoder, load_encoder
+from pairtune.encoders.sizes import fix_dimension
 from pairtune.errors import UserError
 from pairtune.progress import say
 from pairtune.runs.folder import whole_folder
@@ -25,13 +26,15 @@ from pairtune.runs.folder import whole_folder
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-Runtime = Literal["onnx", "openvino"]
+Runtime = Literal["torch", "onnx", "openvino"]
 
 PACKAGES: dict[Runtime, tuple[str, ...]] = {
+    "torch": (),
     "onnx": ("onnxruntime", "optimum.onnxruntime"),
     "openvino": ("openvino", "optimum.intel"),
 }
 INSTALL: dict[Runtime, str] = {
+    "torch": "",
     "onnx": "pip install 'sentence-transformers[onnx]', as soon as there is an optimum-onnx for transformers 5 "
     "(0.1.0 is not: it asks for less than 4.58); until then use --openvino",
     "openvino": "pip install 'pairtune[export]'",
@@ -46,10 +49,11 @@ SAMPLES = (
 )
 
 
-def export_model(name: str, out: Path, runtime: Runtime) -> float:
+def export_model(name: str, out: Path, runtime: Runtime, dimension: int | None = None) -> float:
     """Write the model to the folder `out`; the lowest cosine between its embeddings of sample texts, before and after.
 
     `SentenceTransformer(out, backend=runtime)` loads it. What does not encode as before is not kept.
+    dimension: how many numbers of each embedding the exported model gives, the first ones; None: all.
     """
     if missing := [package for package in PACKAGES[runtime] if not _is_installed(package)]:
         raise UserError(f"exporting for {runtime} needs {' and '.join(missing)}: {INSTALL[runtime]}")
@@ -57,10 +61,13 @@ def export_model(name: str, out: Path, runtime: Runtime) -> float:
         raise UserError(f"{out} is there already: give a folder that is not, or remove it")
     from sentence_transformers import SentenceTransformer
 
-    expected = encode(load_encoder(name, device="cpu"), SAMPLES)
+    expected = encode(load_encoder(name, device="cpu", dimension=dimension), SAMPLES)
     try:
         with whole_folder(out) as aside:
-            SentenceTransformer(find_encoder(name), backend=runtime, device="cpu").save_pretrained(str(aside))
+            model = SentenceTransformer(find_encoder(name), backend=runtime, device="cpu")
+            if dimension is not None:
+                fix_dimension(model, dimension)
+            model.save_pretrained(str(aside))
             found = encode(SentenceTransformer(str(aside), backend=runtime, device="cpu"), SAMPLES)
             lowest = float(np.einsum("ij,ij->i", expected, found).min())
             if not lowest >= LOWEST_COSINE:

@@ -152,6 +152,11 @@ class TrainSettings(Settings):
     labels: Literal["given", "graded"] = Field(
         "given", description="`graded`: train on the grades of a dataset instead of 0 and 1, where it has grades"
     )
+    dimensions: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (),
+        description="train embeddings that can be cut (Matryoshka): the loss is the sum over these dimensions, such as "
+        "`[384, 256, 128, 64]`; name the full width too",
+    )
     blend: float = Field(0.0, ge=0, lt=1, description="mix this share of the weights before training into the weights after it")
     candidates: int = Field(
         0,

@@ -155,7 +155,9 @@ def make_trainer(
     first, second, *_ = dataset[0].values()
     example: Any = {"source_sentence": first, "sentences": [second]}
     model.model_card_data.widget = [example]  # or the host looks for some, noisily
-    loss = build_loss(model, stage.loss, texts=lambda: texts_of(dataset), fast=stage.train.fast)
+    loss = build_loss(
+        model, stage.loss, texts=lambda: texts_of(dataset), dimensions=stage.train.dimensions, fast=stage.train.fast
+    )
     own = temperature_callbacks(loss)
     if stage.train.dropout == "first-epoch":
         own.append(StopDropout())
