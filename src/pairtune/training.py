@@ -199,6 +199,7 @@ def train_stage(
     to_beat: the score on dev of the model as it is now, which is kept if no epoch has a higher one; None: an epoch is kept.
     """
     from pairtune.encoders.embedding import describe_cut
+    from pairtune.encoders.loading import length_of, set_length
     from pairtune.sbert.callbacks import Clock, LogEpochs, Progress
     from pairtune.sbert.checkpoints import newest_usable_checkpoint
     from pairtune.sbert.trainer import make_trainer, texts_of
@@ -209,7 +210,7 @@ def train_stage(
         restore(model, folder / "model")
         return Trained(**_read_trained(done))
     stage, first = recipe.stages[number - 1], Beginning(model) if to_beat is not None else None
-    model.max_seq_length = stage.train.max_seq_length or model.max_seq_length
+    set_length(model, stage.train.max_seq_length or length_of(model))
     dataset = training_dataset(model, task, stage, seed)
     if not stage.train.file and (cut := describe_cut(model, texts_of(dataset))):
         say(f"{task.name}: {cut}; train.max_seq_length says how many are read")
@@ -241,12 +242,16 @@ class Beginning:
     """What a stage begins with, to go back to: the weights, and how much of a text is read."""
 
     def __init__(self, model: SentenceTransformer) -> None:
-        self.length = model.max_seq_length
+        from pairtune.encoders.loading import length_of
+
+        self.length = length_of(model)
         self.weights = {name: tensor.to("cpu", copy=True) for name, tensor in model.state_dict().items()}
 
     def restore(self, model: SentenceTransformer) -> None:
         """Make the model what it was."""
-        model.max_seq_length = self.length
+        from pairtune.encoders.loading import set_length
+
+        set_length(model, self.length)
         model.load_state_dict(self.weights)
 
 

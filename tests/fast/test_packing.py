@@ -56,7 +56,13 @@ SMALL = {  # model type: its config with small numbers; random weights; windows 
         "use_bidirectional_attention": True,
         "layer_types": ["sliding_attention", "full_attention"],
     },
+    "jina_embeddings_v3": {**ROTARY, "attention_probs_dropout_prob": 0.0},
+    "llama": GROUPED,
+    "mistral": {**GROUPED, "sliding_window": 5},
+    "qwen2": GROUPED,
+    "t5": {**SHAPE, "d_kv": 16, "d_ff": 64, "dropout_rate": 0.0},
     "deberta-v2": SHAPE,
+    "olmo2": GROUPED,
 }
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 WORDS = ["stone", "river", "cloud", "engine", "garden", "paper", "silver", "window", "forest", "needle", "bridge", "candle"]
@@ -91,7 +97,7 @@ def make_encoder(tiny_encoder, small_encoder):
 
     def make(kind, device="cpu"):
         model = load_encoder(tiny_encoder if kind == "bert" else small_encoder(kind), 32, device)
-        if kind == "qwen3":  # as Qwen3-Embedding has it
+        if kind in ("qwen3", "mistral", "olmo2"):  # as Qwen3-Embedding and E5-Mistral have it
             model[1].pooling_mode, model.tokenizer.padding_side = "lasttoken", "left"
         return model
 
@@ -504,11 +510,14 @@ def test_a_step_that_cannot_be_captured_is_computed_all_the_same(make_encoder, t
     assert "this step cannot be captured" in capsys.readouterr().err
 
 
-def test_an_unknown_architecture_is_trained_with_padding_and_told_so(make_encoder, tmp_path, capsys):
-    model = make_encoder("deberta-v2")
-    assert (why_padded(model) or "").startswith("its architecture is deberta-v2; known: albert, bert, ")
-    assert step_losses(model, {"kind": "combo"}, {"by": "uniform"}, True, tmp_path)
-    assert "training with padding, the slower way: its architecture is deberta-v2" in capsys.readouterr().err
+@pytest.mark.parametrize("kind", ["deberta-v2", "olmo2"])  # the second pools the last token, and is padded in front
+def test_an_unknown_architecture_is_trained_with_padding_and_told_so(make_encoder, tmp_path, capsys, kind):
+    model = make_encoder(kind)
+    assert (why_padded(model) or "").startswith(f"its architecture is {kind}; known: albert, bert, ")
+    losses = step_losses(model, {"kind": "bsc"}, {"by": "examples", "group": 4, "neighbors": 6}, True, tmp_path, epochs=1)
+    assert len(losses) == 6 and np.isfinite(losses).all() and np.ptp(losses) > 0.01
+    assert f"training with padding, the slower way: its architecture is {kind}" in capsys.readouterr().err
+    np.testing.assert_allclose(embed(model, TEXTS * 8), model.encode(TEXTS * 8), atol=1e-5)
 
 
 def test_an_encoder_whose_layers_are_elsewhere_is_trained_with_padding_from_the_first_step(make_encoder):

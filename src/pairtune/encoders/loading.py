@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -113,11 +114,23 @@ def load_encoder(
         ) from problem
     check_loaded(name, Path(path), model)
     if max_length is not None:
-        model.max_seq_length = max_length or min(model.max_seq_length or LONGEST, LONGEST)
+        set_length(model, max_length or min(length_of(model) or LONGEST, LONGEST))
     if dimension is not None:
         check_dimensions(model, [dimension])
         model.truncate_dim = dimension
     return model
+
+
+def length_of(model: SentenceTransformer) -> int | None:
+    """The most tokens of a text that the model reads; None where it names no limit, or, as a static embedding, has none."""
+    length = model.max_seq_length
+    return None if not length or math.isinf(length) else int(length)
+
+
+def set_length(model: SentenceTransformer, length: int | None) -> None:
+    """Let the model read so many tokens of a text; one that has no limit goes on reading all."""
+    if not math.isinf(model.max_seq_length or 0):
+        model.max_seq_length = length
 
 
 def check_dimensions(model: SentenceTransformer, dimensions: Iterable[int], setting: str = "the dimension") -> None:
