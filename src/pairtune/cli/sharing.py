@@ -60,7 +60,7 @@ def serve(
 def export(
     model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
     out: Annotated[Path | None, typer.Argument(help="Folder to write; default: MODEL-onnx, MODEL-256, and so on.")] = None,
-    onnx: Annotated[bool, typer.Option("--onnx", help="For ONNX Runtime.")] = False,
+    onnx: Annotated[bool, typer.Option("--onnx", help="For ONNX Runtime: one graph, onnx/model.onnx.")] = False,
     openvino: Annotated[bool, typer.Option("--openvino", help="For OpenVINO.")] = False,
     dimension: Dimension = None,
     as_json: JsonFlag = False,
