@@ -198,6 +198,7 @@ def train_stage(
 
     to_beat: the score on dev of the model as it is now, which is kept if no epoch has a higher one; None: an epoch is kept.
     """
+    from pairtune.encoders.adapters import restore_weights
     from pairtune.encoders.embedding import describe_cut
     from pairtune.encoders.loading import length_of, set_length
     from pairtune.sbert.callbacks import Clock, LogEpochs, Progress
@@ -207,7 +208,7 @@ def train_stage(
 
     done = folder / "trained.json"
     if done.exists():
-        restore(model, folder / "model")
+        restore_weights(model, folder / "model")
         return Trained(**_read_trained(done))
     stage, first = recipe.stages[number - 1], Beginning(model) if to_beat is not None else None
     set_length(model, stage.train.max_seq_length or length_of(model))
@@ -271,13 +272,6 @@ def save_whole(model: SentenceTransformer, folder: Path) -> None:
     """Save a model: its folder is complete, or not there."""
     with whole_folder(folder) as aside:
         model.save_pretrained(str(aside))
-
-
-def restore(model: SentenceTransformer, folder: Path) -> None:
-    """Give the model the weights of a saved one."""
-    from pairtune.encoders.loading import load_encoder
-
-    model.load_state_dict(load_encoder(str(folder)).state_dict())
 
 
 def _read_trained(path: Path) -> dict[str, Any]:

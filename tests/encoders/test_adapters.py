@@ -124,6 +124,14 @@ def test_an_adapter_can_be_tuned_further_as_a_whole_encoder(adapter):
     np.testing.assert_allclose(model.encode(TEXTS), before, atol=1e-5)  # a new one changes nothing yet
 
 
+@pytest.mark.parametrize("again", [{"rank": 2}, None])
+def test_what_an_adapter_has_learned_is_kept_by_the_next_training(adapter, tiny_encoder, small_task, tmp_path, again):
+    recipe = small_recipe(str(adapter), train={"epochs": 1, "learning_rate": 1e-9}, adapter=again)
+    found = encode(run(recipe, 1, out=tmp_path / "run", task=small_task).model)
+    np.testing.assert_allclose(found, encode(adapter), atol=1e-4)
+    assert np.abs(found - encode(tiny_encoder)).max() > 0.01
+
+
 def test_the_same_seed_begins_with_the_same_adapter(tiny_encoder):
     def first(seed):
         model = load_encoder(tiny_encoder, device="cpu")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from pairtune.encoders.loading import load_encoder
 from pairtune.errors import UserError
 from pairtune.runs.recipe import AdapterSettings
 
@@ -75,9 +76,19 @@ def merge_adapter(model: SentenceTransformer) -> None:
             layer.merge()
             encoder.set_submodule(name, layer.get_base_layer())
     encoder._hf_peft_config_loaded = False
+    encoder._weight_conversions = None  # or weights are saved under the names of an adapter that was loaded
     del encoder.peft_config
     for parameter in model.parameters():
         parameter.requires_grad_(True)
+
+
+def restore_weights(model: SentenceTransformer, folder: Path) -> None:
+    """Give the model the weights of a saved one. What is frozen stays: a saved adapter does not know what it stood beside."""
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    saved = load_encoder(str(folder), device=str(model.device)).state_dict()
+    if saved.keys() != model.state_dict().keys():
+        raise UserError(f"{folder} holds a model of another shape: train again, with --overwrite")
+    model.load_state_dict({name: value for name, value in saved.items() if name not in frozen}, strict=not frozen)
 
 
 def _linear_layers(model: SentenceTransformer) -> list[str]:

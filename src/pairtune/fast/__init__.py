@@ -10,5 +10,7 @@
 | `_parameters` of modules | torch | `captured.Halves` | the same modules with bf16 copies |
 | `_foreach_copy_`, `_foreach_zero_` | torch | `captured` | all parameters in a few kernels |
 | `zero_grad` of the model | torch | `step.FastStep` | it looks for all parameters at each step |
+| `_hf_peft_config_loaded`, `_weight_conversions` of a model | transformers | `encoders.adapters.merge_adapter` | it cannot merge an adapter by itself |
+| `_load_from_checkpoint` of the trainer | sentence-transformers | `sbert.trainer.PairTrainer` | it would load what stands beside an adapter anew |
 | `_clip_grad_norm` of the trainer | transformers | `sbert.trainer.PairTrainer` | gradients are in one buffer; a method of the trainer can only be there |
 """  # noqa: E501
