@@ -28,7 +28,16 @@ from typer.testing import CliRunner
 
 from pairtune.cli import app
 from pairtune.report.reference import make_settings_page, setting_grids
-from pairtune.runs.recipe import LossSettings, OrderSettings, Recipe, TrainSettings, make_recipe, read_recipe, shipped_recipes
+from pairtune.runs.recipe import (
+    AdapterSettings,
+    LossSettings,
+    OrderSettings,
+    Recipe,
+    TrainSettings,
+    make_recipe,
+    read_recipe,
+    shipped_recipes,
+)
 from pairtune.tune.rules import MANY_PAIRS, RULES
 
 ROOT = Path(__file__).parent.parent
@@ -233,8 +242,9 @@ def test_the_page_of_settings_is_current_and_explains_each_of_them_once():
     assert page == make_settings_page(), "the settings have changed: make docs writes docs/reference/settings.md again"
     rows = [row for grid in setting_grids() for row in grid.rows]
     assert all(all(row) for row in rows)
-    models = {"": Recipe, "loss.": LossSettings, "order.": OrderSettings, "train.": TrainSettings}
-    names = [f"`{part}{name}`" for part, model in models.items() for name in model.model_fields if name != "stages"]
+    models = {"": Recipe, "loss.": LossSettings, "order.": OrderSettings, "train.": TrainSettings, "adapter.": AdapterSettings}
+    fields = [(part, name) for part, model in models.items() for name in model.model_fields]
+    names = [f"`{part}{name}`" for part, name in fields if name not in ("stages", "adapter")]
     assert sorted(row[0] for row in rows) == sorted([*names, "`stages.select`"])
 
 

@@ -45,9 +45,13 @@ def test_the_plain_trainer_example_learns(tmp_path, tiny_encoder):
     assert after > before - 0.02
 
 
-def test_the_csv_example_trains_and_scores(tmp_path, tiny_encoder):
+@pytest.fixture
+def own_pairs(tmp_path):
     rows = "".join(f"question {n},answer {n},{n % 2}\n" for n in range(60))
     (tmp_path / "pairs.csv").write_text(f"q,a,y\n{rows}")
+
+
+def test_the_csv_example_trains_and_scores(tmp_path, own_pairs, tiny_encoder):
     printed = python(tmp_path, ROOT / "examples" / "own_csv.py", "pairs.csv", "q", "a", "y", "--encoder", tiny_encoder)
     assert "F1 on test:" in printed and "first test pair scores" in printed
 
@@ -55,3 +59,15 @@ def test_the_csv_example_trains_and_scores(tmp_path, tiny_encoder):
 def test_the_search_example_finds_functions(tmp_path, tiny_encoder):
     printed = python(tmp_path, ROOT / "examples" / "search.py", "join path components", tiny_encoder)
     assert len(printed.splitlines()) == 5
+
+
+def test_the_adapter_example_trains_and_saves_little(tmp_path, own_pairs, tiny_encoder):
+    printed = python(tmp_path, ROOT / "examples" / "adapter.py", "pairs.csv", "q", "a", "y", tiny_encoder)
+    assert "F1 on test:" in printed
+    adapter, encoder = map(float, re.search(r"has ([\d.]+) MB, its encoder (\d+) MB", printed).groups())
+    assert 0 < adapter < encoder / 20
+
+
+def test_the_sizes_example_scores_every_size(tmp_path, own_pairs, tiny_encoder):
+    printed = python(tmp_path, ROOT / "examples" / "sizes.py", "pairs.csv", "q", "a", "y", tiny_encoder)
+    assert len(re.findall(r"F1 on dev [\d.]+", printed)) == 4 * 3 and printed.endswith("(96,)\n")

@@ -47,9 +47,11 @@ def run(
     checkpoints: after each epoch, to resume from; without them less is written, and an interrupted run begins anew.
     keep_model: without, the record and the scores are all that remains.
     """
+    from pairtune.encoders.adapters import add_adapter, check_adapter, merge_adapter
     from pairtune.encoders.ignoring import give_tokenizer, ignoring
-    from pairtune.encoders.loading import load_encoder
+    from pairtune.encoders.loading import check_dimensions, load_encoder
     from pairtune.encoders.prompts import Sides
+    from pairtune.sbert.evaluator import evaluate_sizes
     from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, name_base_model, write_evidence
 
     if task is None:
@@ -70,6 +72,11 @@ def run(
     for note in task.notes:
         say(f"{task.name}: {note}")
     model = load_encoder(recipe.encoder, recipe.stages[0].train.max_seq_length)
+    if recipe.adapter:
+        check_adapter(model, recipe.adapter)
+    merge_adapter(model)  # one that the encoder came with
+    dimensions = sorted({size for stage in recipe.stages for size in stage.train.dimensions}, reverse=True)
+    check_dimensions(model, dimensions, "train.dimensions")
     name_base_model(model, recipe.encoder)
     sides = Sides(model, recipe.prompts, alike=task.kind in ALIKE, mark=recipe.mark_sides)
     for note in sides.notes:
@@ -90,14 +97,19 @@ def run(
         sides.keep()
         if recipe.ignore:
             give_tokenizer(model, tokenizer)
+        if recipe.adapter:
+            say(f"{recipe.name}, seed {seed}: {add_adapter(model, recipe.adapter, seed)}")
         trained = train_stages(model, task, recipe, seed, folder, before["dev"][task.metric], checkpoints=checkpoints)
         if is_unchanged(trained):
             task = as_it_came
             sides.restore()
             if recipe.ignore:
                 give_tokenizer(model, original)
+        if recipe.adapter and recipe.adapter.save == "merged":
+            merge_adapter(model)
         after = evaluate_and_keep(model, task, kept_outcome(folder, "after"))
-        record = make_record(recipe, seed, task, folder, before, after, trained, device=str(model.device))
+        sizes = evaluate_sizes(model, task, "dev", dimensions) if dimensions else []
+        record = make_record(recipe, seed, task, folder, before, after, trained, str(model.device), sizes)
         if keep_model:
             write_model(model, folder, len(recipe.stages), record, task)
         write_evidence(folder, task, len(recipe.stages))
@@ -200,7 +212,9 @@ def train_stage(
 
     to_beat: the score on dev of the model as it is now, which is kept if no epoch has a higher one; None: an epoch is kept.
     """
+    from pairtune.encoders.adapters import restore_weights
     from pairtune.encoders.embedding import describe_cut
+    from pairtune.encoders.loading import length_of, set_length
     from pairtune.sbert.callbacks import Clock, LogEpochs, Progress
     from pairtune.sbert.checkpoints import newest_usable_checkpoint
     from pairtune.sbert.trainer import count_rows, make_trainer, texts_of
@@ -208,11 +222,11 @@ def train_stage(
 
     done = folder / "trained.json"
     if done.exists():
-        restore(model, folder / "model")
+        restore_weights(model, folder / "model")
         return Trained(**_read_trained(done))
     stage, select = recipe.stages[number - 1], recipe.selects[number - 1]
     first = Beginning(model) if to_beat is not None else None
-    model.max_seq_length = stage.train.max_seq_length or model.max_seq_length
+    set_length(model, stage.train.max_seq_length or length_of(model))
     dataset = training_data(model, task, recipe, stage, seed)
     if not stage.train.file and (cut := describe_cut(model, texts_of(dataset))):
         say(f"{task.name}: {cut}; train.max_seq_length says how many are read")
@@ -247,12 +261,16 @@ class Beginning:
     """What a stage begins with, to go back to: the weights, and how much of a text is read."""
 
     def __init__(self, model: SentenceTransformer) -> None:
-        self.length = model.max_seq_length
+        from pairtune.encoders.loading import length_of
+
+        self.length = length_of(model)
         self.weights = {name: tensor.to("cpu", copy=True) for name, tensor in model.state_dict().items()}
 
     def restore(self, model: SentenceTransformer) -> None:
         """Make the model what it was."""
-        model.max_seq_length = self.length
+        from pairtune.encoders.loading import set_length
+
+        set_length(model, self.length)
         model.load_state_dict(self.weights)
 
 
@@ -272,13 +290,6 @@ def save_whole(model: SentenceTransformer, folder: Path) -> None:
     """Save a model: its folder is complete, or not there."""
     with whole_folder(folder) as aside:
         model.save_pretrained(str(aside))
-
-
-def restore(model: SentenceTransformer, folder: Path) -> None:
-    """Give the model the weights of a saved one."""
-    from pairtune.encoders.loading import load_encoder
-
-    model.load_state_dict(load_encoder(str(folder)).state_dict())
 
 
 def _read_trained(path: Path) -> dict[str, Any]:
@@ -320,10 +331,12 @@ def explain_failure(problem: Exception, stage: Stage, log: list[dict[str, Any]])
 
 def write_model(model: SentenceTransformer, folder: RunFolder, stages: int, record: Run, task: Task) -> None:
     """Put the model where users look for it, with a card that says how it came to be."""
+    from pairtune.encoders.adapters import has_adapter
     from pairtune.sbert.outcomes import write_card
 
     saved = folder.stage(stages) / "model"
-    if saved.exists() and not record.unchanged:  # with the card that the host wrote when it was trained
+    whole = (saved / "adapter_config.json").exists() == has_adapter(model)  # or its adapter has been merged since
+    if saved.exists() and whole and not record.unchanged:  # with the card that the host wrote when it was trained
         copy_whole(saved, folder.model)
     else:
         save_whole(model, folder.model)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pairtune.data.inspection import count_tokens, find_rivals, inspect_recipe
+from pairtune.data.inspection import find_rivals, inspect_recipe
 from pairtune.data.pairs import PairSet
+from pairtune.encoders.embedding import count_tokens
 from small import small_recipe
 
 

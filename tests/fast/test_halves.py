@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import cosine_similarity
 
+from pairtune.encoders.adapters import add_adapter
 from pairtune.fast.captured import Halves
+from pairtune.runs.recipe import AdapterSettings
 
 TEXTS = ["how are you", "the quick brown fox jumps over the lazy dog", "yes no", "What is it like to live in a large city?"]
 
@@ -85,3 +87,19 @@ def test_the_encoder_has_its_own_parameters_again(tiny_model):
     halves = Halves(tiny_model[0])
     embed(tiny_model.eval(), halves)
     assert all(parameter is own[name] for name, parameter in tiny_model.named_parameters())
+
+
+def test_with_an_adapter_only_its_own_parameters_follow_and_have_gradients(tiny_model):
+    add_adapter(tiny_model.eval(), AdapterSettings(rank=2), seed=1)
+    trained = {name: one for name, one in tiny_model.named_parameters() if one.requires_grad}
+    halves = Halves(tiny_model[0])
+    before = embed(tiny_model, halves)
+    with torch.no_grad():
+        for name, one in trained.items():
+            one.normal_(std=0.03, generator=torch.Generator().manual_seed(len(name)))
+    after = embed(tiny_model, halves)
+    assert torch.equal(after, embed(tiny_model, Halves(tiny_model[0]))) and (after - before).abs().max() > 0.01
+    assert cosine_similarity(after, embed(tiny_model)).min() > 0.999
+    after.sum().backward()
+    halves.hand_over()
+    assert {name for name, one in tiny_model.named_parameters() if one.grad is not None} == trained.keys()

@@ -15,13 +15,14 @@ from sentence_transformers import SentenceTransformer
 from transformers import TrainerCallback
 
 from pairtune.data.pairs import PairSet, Task
+from pairtune.encoders.adapters import add_adapter
 from pairtune.encoders.embedding import embed
 from pairtune.encoders.loading import load_encoder
 from pairtune.errors import UserError
 from pairtune.fast.architectures import ARCHITECTURES, first_position, packed_attention, why_padded
 from pairtune.fast.attention import attend, attending_within
 from pairtune.fast.packing import BLOCKS, Packed, PackingCollator, Tokens, cut_blocks, fill_up, pack, shared_tokens
-from pairtune.runs.recipe import make_recipe
+from pairtune.runs.recipe import AdapterSettings, make_recipe
 from pairtune.sbert.trainer import make_trainer
 
 TEXTS = [
@@ -55,7 +56,13 @@ SMALL = {  # model type: its config with small numbers; random weights; windows 
         "use_bidirectional_attention": True,
         "layer_types": ["sliding_attention", "full_attention"],
     },
+    "jina_embeddings_v3": {**ROTARY, "attention_probs_dropout_prob": 0.0},
+    "llama": GROUPED,
+    "mistral": {**GROUPED, "sliding_window": 5},
+    "qwen2": GROUPED,
+    "t5": {**SHAPE, "d_kv": 16, "d_ff": 64, "dropout_rate": 0.0},
     "deberta-v2": SHAPE,
+    "olmo2": GROUPED,
 }
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 WORDS = ["stone", "river", "cloud", "engine", "garden", "paper", "silver", "window", "forest", "needle", "bridge", "candle"]
@@ -90,7 +97,7 @@ def make_encoder(tiny_encoder, small_encoder):
 
     def make(kind, device="cpu"):
         model = load_encoder(tiny_encoder if kind == "bert" else small_encoder(kind), 32, device)
-        if kind == "qwen3":  # as Qwen3-Embedding has it
+        if kind in ("qwen3", "mistral", "olmo2"):  # as Qwen3-Embedding and E5-Mistral have it
             model[1].pooling_mode, model.tokenizer.padding_side = "lasttoken", "left"
         return model
 
@@ -127,6 +134,24 @@ def test_packed_texts_have_the_embeddings_and_gradients_of_padded_ones(make_enco
         assert (one is None) == (other is None)
         if one is not None:
             torch.testing.assert_close(one, other, atol=1e-5 * max(1, float(other.abs().max())), rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["small-bert", "mpnet", "modernbert", "qwen3"])
+def test_packed_texts_have_the_gradients_of_padded_ones_with_an_adapter(make_encoder, kind):
+    model, tokens = make_encoder(kind).eval(), Tokens()
+    before = model(model.preprocess(TEXTS))["sentence_embedding"]
+    add_adapter(model, AdapterSettings(rank=4), seed=1)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in parameters:  # as after some training
+        torch.nn.init.normal_(parameter, std=0.1, generator=torch.Generator().manual_seed(parameter.numel()))
+    assert why_padded(model) is None
+    padded = model(model.preprocess(TEXTS))["sentence_embedding"]
+    packed = embed_packed(model, tokens.places(model, TEXTS).reshape(2, -1), tokens, 0)
+    torch.testing.assert_close(packed, padded, atol=2e-6, rtol=1e-5)
+    assert (padded - before).abs().max() > 0.01
+    weight = torch.randn(padded.shape, generator=torch.Generator().manual_seed(1))
+    for one, other in zip(*(torch.autograd.grad((side * weight).sum(), parameters) for side in (packed, padded)), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5 * max(1, float(other.abs().max())), rtol=1e-4)
 
 
 @pytest.mark.parametrize("mode", ["cls", "lasttoken", "max"])
@@ -303,14 +328,14 @@ class Losses(TrainerCallback):
         self.values += [logs["loss"]] if "loss" in logs else []
 
 
-def step_losses(model, loss, order, fast, folder, precision="float32", epochs=2):
+def step_losses(model, loss, order, fast, folder, precision="float32", epochs=2, dimensions=()):
     rng = np.random.default_rng(3)
     left = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in range(12) for _ in range(4)]
     right = [" ".join(rng.choice(WORDS, rng.integers(1, 12))) for _ in left]
     pairs = PairSet.of(np.repeat(left[:12], 4).tolist(), right, rng.random(48).round(1).tolist())
     task = Task("small", "regression", pairs, pairs, pairs, "Spearman", ("Spearman",))
     sizes = {"epochs": epochs, "batch_size": 8, "max_seq_length": 24}
-    train = {**sizes, "learning_rate": 1e-4, "fast": fast, "precision": precision}
+    train = {**sizes, "learning_rate": 1e-4, "fast": fast, "precision": precision, "dimensions": dimensions}
     recipe = make_recipe({"name": "small/x", "loss": loss, "order": order, "train": train})
     columns = {"left": pairs.left, "right": pairs.right, "label": pairs.label}
     if loss["kind"] == "triplet":
@@ -354,6 +379,35 @@ def test_every_architecture_has_the_losses_of_the_plain_path(make_encoder, tmp_p
     )
     assert len(fast) == 6 and len(set(fast)) > 3 and np.ptp(fast) > 0.01
     np.testing.assert_allclose(fast, plain, atol=1e-4)
+
+
+@pytest.mark.parametrize("loss", [{"kind": "combo"}, {"kind": "triplet"}, {"kind": "bsc", "mini_batch_size": 3}])
+def test_every_step_over_dimensions_has_the_loss_of_the_plain_path(make_encoder, tmp_path, loss):
+    options = {"epochs": 1, "dimensions": (64, 16)}
+    fast, plain, whole = (
+        step_losses(without_dropout(make_encoder("small-bert")), loss, {"by": "uniform"}, fast, tmp_path / str(number), **more)
+        for number, (fast, more) in enumerate([(True, options), (False, options), (True, {"epochs": 1})])
+    )
+    np.testing.assert_allclose(fast, plain, atol=1e-4)
+    assert min(np.subtract(fast, whole)) > 0.01
+
+
+@pytest.mark.cuda
+@needs_gpu
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-4), ("bf16", 0.05)])
+@pytest.mark.parametrize("adapter", [False, True])
+def test_captured_steps_over_dimensions_or_with_an_adapter_have_the_losses_of_the_plain_path(
+    make_encoder, tmp_path, adapter, precision, tolerance
+):
+    found = []
+    for fast, how in ((True, precision), (False, "float32")):
+        model = without_dropout(make_encoder("bert", "cuda"))
+        if adapter:
+            add_adapter(model, AdapterSettings(rank=4, alpha=256), seed=1)
+        options = {"precision": how, "epochs": 6, "dimensions": () if adapter else (384, 32)}
+        found.append(step_losses(model, {"kind": "combo"}, {"by": "uniform"}, fast, tmp_path / str(fast), **options))
+    assert len(found[0]) == 36 and len(set(found[0])) > 18 and np.ptp(found[0]) > 0.05
+    np.testing.assert_allclose(*found, atol=tolerance, rtol=tolerance)
 
 
 def test_parts_have_the_losses_of_the_whole_and_none_holds_more_texts_than_asked_for(make_encoder, tmp_path):
@@ -455,11 +509,14 @@ def test_a_step_that_cannot_be_captured_is_computed_all_the_same(make_encoder, t
     assert "this step cannot be captured" in capsys.readouterr().err
 
 
-def test_an_unknown_architecture_is_trained_with_padding_and_told_so(make_encoder, tmp_path, capsys):
-    model = make_encoder("deberta-v2")
-    assert (why_padded(model) or "").startswith("its architecture is deberta-v2; known: albert, bert, ")
-    assert step_losses(model, {"kind": "combo"}, {"by": "uniform"}, True, tmp_path)
-    assert "training with padding, the slower way: its architecture is deberta-v2" in capsys.readouterr().err
+@pytest.mark.parametrize("kind", ["deberta-v2", "olmo2"])  # the second pools the last token, and is padded in front
+def test_an_unknown_architecture_is_trained_with_padding_and_told_so(make_encoder, tmp_path, capsys, kind):
+    model = make_encoder(kind)
+    assert (why_padded(model) or "").startswith(f"its architecture is {kind}; known: albert, bert, ")
+    losses = step_losses(model, {"kind": "bsc"}, {"by": "examples", "group": 4, "neighbors": 6}, True, tmp_path, epochs=1)
+    assert len(losses) == 6 and np.isfinite(losses).all() and np.ptp(losses) > 0.01
+    assert f"training with padding, the slower way: its architecture is {kind}" in capsys.readouterr().err
+    np.testing.assert_allclose(embed(model, TEXTS * 8), model.encode(TEXTS * 8), atol=1e-5)
 
 
 def test_an_encoder_whose_layers_are_elsewhere_is_trained_with_padding_from_the_first_step(make_encoder):

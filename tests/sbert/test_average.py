@@ -7,6 +7,7 @@ import torch
 from datasets import Dataset
 from transformers import TrainerCallback
 
+from pairtune.runs.recipe import AdapterSettings
 from pairtune.sbert.checkpoints import newest_usable_checkpoint
 from small import small_recipe
 
@@ -25,12 +26,15 @@ class Look(TrainerCallback):
             raise KeyboardInterrupt
 
 
-def train(encoder, task, folder, *, select, checkpoints=True, look=None, **settings):
+def train(encoder, task, folder, *, select, checkpoints=True, look=None, adapter=None, **settings):
     """Three epochs; the model as it ends."""
+    from pairtune.encoders.adapters import add_adapter
     from pairtune.encoders.loading import load_encoder
     from pairtune.sbert.trainer import make_trainer
 
     model = load_encoder(encoder, 16, "cpu")
+    if adapter is not None:
+        add_adapter(model, adapter, seed=1)
     stage = small_recipe(encoder, train={"epochs": 3, **settings}).stages[0]
     pairs = task.train
     dataset = Dataset.from_dict({"left": pairs.left, "right": pairs.right, "label": pairs.label})
@@ -53,6 +57,17 @@ def test_the_average_is_the_mean_of_the_weights_after_each_epoch(tmp_path, tiny_
     first, second, third = look.epochs
     assert_near(found, {name: (first[name] + second[name] + third[name]) / 3 for name in first})
     assert any((found[name] - third[name]).abs().max() > 1e-5 for name in first)
+
+
+def test_the_average_of_an_adapter_leaves_the_frozen_weights_alone(tmp_path, tiny_encoder, small_task):
+    look = Look()
+    options = {"select": "average", "look": look, "adapter": AdapterSettings(rank=2), "learning_rate": 1e-2}
+    found = train(tiny_encoder, small_task, tmp_path / "s" / "1", **options)
+    first, second, third = look.epochs
+    own = [name for name in found if "lora_" in name]
+    assert_near({name: found[name] for name in own}, {name: (first[name] + second[name] + third[name]) / 3 for name in own})
+    assert any((found[name] - third[name]).abs().max() > 1e-4 for name in own)
+    assert all(torch.equal(found[name], first[name]) for name in found if "lora_" not in name)
 
 
 def test_an_average_that_was_broken_off_goes_on_to_the_same_weights(tmp_path, tiny_encoder, small_task):

@@ -62,6 +62,12 @@ def share_cores() -> None:
         os.environ["GOMP_SPINCOUNT"] = "1000"
 
 
+Dimension = Annotated[
+    int | None,
+    typer.Option("--dimension", help="Use only the first numbers of each embedding, this many.", min=1),
+]
+
+
 def say_notes(task: Task | None) -> None:
     """What was seen in the user's own pairs: their columns, labels and kind, and how they were split."""
     from pairtune.progress import say

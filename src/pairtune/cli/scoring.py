@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from pairtune.cli.common import (
+    Dimension,
     JsonFlag,
     LeftPrompt,
     RightPrompt,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from pairtune.data.pairs import Task
+    from pairtune.runs.record import Size
 
 SplitOption = Annotated[
     str | None,
@@ -77,6 +79,12 @@ def evaluate(
     left_prompt: LeftPrompt = None,
     right_prompt: RightPrompt = None,
     quick: Quick = False,
+    dimension: Annotated[
+        list[int], typer.Option(help="Use only this many numbers of each embedding; several times: a table.", min=1)
+    ] = [],  # noqa: B006
+    quantize: Annotated[
+        bool, typer.Option("--quantize", help="A table of what embeddings in int8 and in single bits score.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Score a model on a split of a task, or on all pairs of a file."""
@@ -86,7 +94,34 @@ def evaluate(
 
     encoder = load(model, quick)
     prompted = add_prompts(chosen, settle_prompts(encoder, left_prompt, right_prompt, alike=chosen.kind in ALIKE))
+    if quantize or dimension:
+        print_sizes(prompted.metric, measure_sizes(encoder, prompted, split, dimension, quantize), as_json)
+        return
     print_scores(count_scored(chosen, split) | evaluate_task(encoder, prompted, [split])[split], as_json)
+
+
+def measure_sizes(encoder: SentenceTransformer, task: Task, split: str, dimensions: list[int], quantize: bool) -> list[Size]:
+    """The scores of smaller embeddings; those of whole ones come first."""
+    from pairtune.encoders.loading import check_dimensions
+    from pairtune.encoders.sizes import PRECISIONS
+    from pairtune.sbert.evaluator import evaluate_sizes
+
+    check_dimensions(encoder, dimensions, "--dimension")
+    width = int(encoder.get_embedding_dimension() or 0)
+    return evaluate_sizes(encoder, task, split, [width, *dimensions], PRECISIONS if quantize else PRECISIONS[:1])
+
+
+def print_sizes(metric: str, sizes: list[Size], as_json: bool) -> None:
+    """A line for each size."""
+    if as_json:
+        print(json.dumps([size.model_dump() for size in sizes]))
+        return
+    table = Table("dimension", "precision", "bytes", metric, "difference")
+    for size in sizes:
+        value = size.scores[metric]
+        cells = (str(size.dimension), size.precision, f"{size.bytes:,}", f"{value:.4f}")
+        table.add_row(*cells, f"{value - sizes[0].scores[metric]:+.4f}")
+    screen.print(table)
 
 
 @app.command()
@@ -187,6 +222,7 @@ def search(
     left_prompt: LeftPrompt = None,
     right_prompt: RightPrompt = None,
     quick: Quick = False,
+    dimension: Dimension = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Search a corpus for the texts nearest to a query. The index is kept beside the corpus."""
@@ -196,7 +232,7 @@ def search(
     texts = read_texts(corpus, column)
     from pairtune.encoders.index import open_index  # after the texts: a mistake in them is said at once
 
-    encoder = load(model, quick)
+    encoder = load(model, quick, dimension)
     index = open_index(encoder, texts, beside=corpus, prompts=settle_prompts(encoder, left_prompt, right_prompt))
     for text in [query] if query is not None else ask("search: "):
         refuse_broken(query=text)
@@ -207,15 +243,15 @@ def search(
             show("\n".join(f"{match['score']:.4f}  {match['text']}" for match in matches))
 
 
-def load(model: str, quick: bool) -> SentenceTransformer:
+def load(model: str, quick: bool, dimension: int | None = None) -> SentenceTransformer:
     """The encoder that scores, on OpenVINO if it shall be quick."""
     from pairtune.encoders.loading import load_encoder
 
     if not quick:
-        return load_encoder(model)
+        return load_encoder(model, dimension=dimension)
     from pairtune.encoders.export import quicken
 
-    return quicken(load_encoder(model, device="cpu"))
+    return quicken(load_encoder(model, device="cpu", dimension=dimension))
 
 
 def ask(prompt: str) -> Any:

@@ -9,11 +9,11 @@ import shutil
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from pairtune.cli.common import JsonFlag, app, print_scores
+from pairtune.cli.common import Dimension, JsonFlag, app, print_scores
 from pairtune.errors import UserError
 
 
@@ -44,6 +44,7 @@ def serve(
         str | None, typer.Option(help="Column of the texts, if the corpus is a table; usual names are recognized.")
     ] = None,
     original: Annotated[str | None, typer.Option(help="Encoder to compare with; default: the one it was tuned from.")] = None,
+    dimension: Dimension = None,
     host: Annotated[str, typer.Option(help="Address to listen on; any but this machine needs --token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0: any free one.")] = 8000,
     token: Annotated[str | None, typer.Option(envvar="PAIRTUNE_TOKEN", help="Token that the API and the page ask for.")] = None,
@@ -53,24 +54,27 @@ def serve(
 
     if column is not None and corpus is None:
         raise UserError(f"--column {column} is a column of --corpus, and there is none: give both or neither")
-    serve_model(model, corpus=corpus, column=column, original=original, host=host, port=port, token=token)
+    own: Any = {"corpus": corpus, "column": column, "original": original, "dimension": dimension}
+    serve_model(model, **own, host=host, port=port, token=token)
 
 
 @app.command()
 def export(
     model: Annotated[str, typer.Argument(help="Any sentence-transformers model: alias, folder or hub name.")],
-    out: Annotated[Path | None, typer.Argument(help="Folder to write; default: MODEL-onnx or MODEL-openvino.")] = None,
-    onnx: Annotated[bool, typer.Option("--onnx", help="For ONNX Runtime.")] = False,
+    out: Annotated[Path | None, typer.Argument(help="Folder to write; default: MODEL-onnx, MODEL-256, and so on.")] = None,
+    onnx: Annotated[bool, typer.Option("--onnx", help="For ONNX Runtime: one graph, onnx/model.onnx.")] = False,
     openvino: Annotated[bool, typer.Option("--openvino", help="For OpenVINO.")] = False,
+    dimension: Dimension = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Write a model for another runtime, and check that its embeddings are the same."""
-    if onnx == openvino:
-        raise UserError("say for which runtime: --onnx or --openvino, one of them")
-    from pairtune.encoders.export import export_model
+    """Write a model for another runtime, or with smaller embeddings, and check that its embeddings are the same."""
+    if (onnx and openvino) or not (onnx or openvino or dimension):
+        raise UserError("say for which runtime: --onnx or --openvino, one of them; or give a --dimension")
+    from pairtune.encoders.export import Runtime, export_model
 
-    folder = out or Path(f"{model.rstrip('/')}-{'onnx' if onnx else 'openvino'}")
-    print_scores({"lowest cosine": export_model(model, folder, "onnx" if onnx else "openvino")}, as_json)
+    runtime: Runtime = "onnx" if onnx else "openvino" if openvino else "torch"
+    folder = out or Path("-".join(str(part) for part in (model.rstrip("/"), dimension, runtime) if part not in (None, "torch")))
+    print_scores({"lowest cosine": export_model(model, folder, runtime, dimension)}, as_json)
 
 
 DIAGNOSED = (

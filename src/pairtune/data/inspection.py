@@ -17,9 +17,9 @@ from pairtune.data.material import training_pairs
 from pairtune.data.pairs import ALIKE, PairSet, Task, add_prompts
 from pairtune.data.profile import MEASURED_TEXTS, spread
 from pairtune.data.splits import fold
-from pairtune.encoders.embedding import encode
+from pairtune.encoders.embedding import count_tokens, encode
 from pairtune.encoders.ignoring import give_tokenizer, ignoring
-from pairtune.encoders.loading import load_encoder
+from pairtune.encoders.loading import length_of, load_encoder
 from pairtune.encoders.prompts import choose_prompts
 from pairtune.ordering import CONTROLS, ORDERINGS, Side, epoch_seed, order_pairs
 from pairtune.ordering.hardness import FALSE_NEGATIVE_MARGIN, Inspection, inspect_batches
@@ -214,7 +214,7 @@ def measure_lengths(model: SentenceTransformer, pairs: PairSet) -> Lengths:
     """The tokens of the texts, or of a sample of them, and what the model's limit leaves out."""
     texts = spread((*pairs.left, *pairs.right), MEASURED_TEXTS)
     counts = np.array(count_tokens(model, texts))
-    limit = int(model.max_seq_length or counts.max(initial=0))
+    limit = length_of(model) or int(counts.max(initial=0))
     return Lengths(
         median=float(np.median(counts)),
         high=float(np.quantile(counts, 0.95)),
@@ -222,12 +222,6 @@ def measure_lengths(model: SentenceTransformer, pairs: PairSet) -> Lengths:
         limit=limit,
         cut=float((counts > limit).mean()),
     )
-
-
-def count_tokens(model: SentenceTransformer, texts: Sequence[str]) -> list[int]:
-    """Of whole texts, the marks at their ends included."""
-    found = model.tokenizer(list(texts), truncation=False, padding=False, verbose=False)
-    return [len(one) for one in found["input_ids"]]
 
 
 def find_rivals(

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from pairtune.encoders.loading import length_of
 from pairtune.errors import UserError
 from pairtune.fast.architectures import why_padded
 from pairtune.fast.packing import Tokens, shared_tokens
@@ -176,8 +177,16 @@ def count_sampled_tokens(model: SentenceTransformer, texts: Sequence[str]) -> np
     """The tokens of at most MEASURED texts, uncut, special ones included."""
     count = min(len(texts), MEASURED)
     chosen = [texts[int(place)] for place in np.arange(count) * len(texts) // max(count, 1)]
-    found = model.tokenizer(chosen, truncation=False, padding=False, verbose=False)["input_ids"] if chosen else []
-    return np.array([len(ids) for ids in found], np.int64)
+    return np.array(count_tokens(model, chosen), np.int64)
+
+
+def count_tokens(model: SentenceTransformer, texts: Sequence[str]) -> list[int]:
+    """Of whole texts, the marks at their ends included."""
+    if not texts:
+        return []
+    if not callable(model.tokenizer):  # that of a static embedding, which has no such marks
+        return [len(found.ids) for found in model.tokenizer.encode_batch(list(texts), add_special_tokens=False)]
+    return [len(ids) for ids in model.tokenizer(list(texts), truncation=False, padding=False, verbose=False)["input_ids"]]
 
 
 def needed_length(model: SentenceTransformer, texts: Sequence[str], share: float = QUANTILE) -> tuple[int, int]:
@@ -186,7 +195,7 @@ def needed_length(model: SentenceTransformer, texts: Sequence[str], share: float
     Measured on at most MEASURED texts; how many of all are cut is estimated from these.
     """
     tokens = count_sampled_tokens(model, texts)
-    limit = int(model.max_seq_length or LONGEST)
+    limit = length_of(model) or LONGEST
     if not len(tokens):
         return limit, 0
     length = min(limit, int(np.quantile(tokens, share, method="higher")))
@@ -195,8 +204,10 @@ def needed_length(model: SentenceTransformer, texts: Sequence[str], share: float
 
 def describe_cut(model: SentenceTransformer, texts: Sequence[str]) -> str:
     """How many of the texts are longer than the model reads, in words; empty where none is."""
+    limit = length_of(model)
+    if limit is None:
+        return ""
     tokens = count_sampled_tokens(model, texts)
-    limit = int(model.max_seq_length or LONGEST)
     cut = int((tokens > limit).sum())
     if not cut:
         return ""

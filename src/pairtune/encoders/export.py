@@ -1,12 +1,13 @@
-"""A model for another runtime, through the host's own back ends; and an encoder on OpenVINO, for speed on a CPU."""
+"""A model for another runtime, by the host's back ends or torch's exporter; and an encoder on OpenVINO, for speed on a CPU."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
+from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,24 +17,28 @@ from sentence_transformers.base.modules import Transformer
 from torch import Tensor, nn
 from transformers.utils import logging
 
+from pairtune.encoders.adapters import merge_adapter
 from pairtune.encoders.embedding import encode
 from pairtune.encoders.loading import find_encoder, load_encoder
+from pairtune.encoders.sizes import fix_dimension
 from pairtune.errors import UserError
+from pairtune.ordering.nearest import unit_rows
 from pairtune.progress import say
 from pairtune.runs.folder import whole_folder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-Runtime = Literal["onnx", "openvino"]
+Runtime = Literal["torch", "onnx", "openvino"]
 
 PACKAGES: dict[Runtime, tuple[str, ...]] = {
-    "onnx": ("onnxruntime", "optimum.onnxruntime"),
+    "torch": (),
+    "onnx": ("onnx", "onnxscript", "onnxruntime"),
     "openvino": ("openvino", "optimum.intel"),
 }
 INSTALL: dict[Runtime, str] = {
-    "onnx": "pip install 'sentence-transformers[onnx]', as soon as there is an optimum-onnx for transformers 5 "
-    "(0.1.0 is not: it asks for less than 4.58); until then use --openvino",
+    "torch": "",
+    "onnx": "pip install 'pairtune[onnx]'",
     "openvino": "pip install 'pairtune[export]'",
 }
 LOWEST_COSINE = 0.9999  # float32 on another runtime rounds differently, and no more than that
@@ -46,22 +51,20 @@ SAMPLES = (
 )
 
 
-def export_model(name: str, out: Path, runtime: Runtime) -> float:
+def export_model(name: str, out: Path, runtime: Runtime, dimension: int | None = None) -> float:
     """Write the model to the folder `out`; the lowest cosine between its embeddings of sample texts, before and after.
 
-    `SentenceTransformer(out, backend=runtime)` loads it. What does not encode as before is not kept.
+    What does not encode as before is not kept. dimension: how many numbers of each embedding the exported model gives, the
+    first ones; None: all.
     """
     if missing := [package for package in PACKAGES[runtime] if not _is_installed(package)]:
         raise UserError(f"exporting for {runtime} needs {' and '.join(missing)}: {INSTALL[runtime]}")
     if out.exists():
         raise UserError(f"{out} is there already: give a folder that is not, or remove it")
-    from sentence_transformers import SentenceTransformer
-
-    expected = encode(load_encoder(name, device="cpu"), SAMPLES)
+    expected = encode(load_encoder(name, device="cpu", dimension=dimension), SAMPLES)
     try:
         with whole_folder(out) as aside:
-            SentenceTransformer(find_encoder(name), backend=runtime, device="cpu").save_pretrained(str(aside))
-            found = encode(SentenceTransformer(str(aside), backend=runtime, device="cpu"), SAMPLES)
+            found = _write_onnx(name, aside, dimension) if runtime == "onnx" else _write(name, aside, runtime, dimension)
             lowest = float(np.einsum("ij,ij->i", expected, found).min())
             if not lowest >= LOWEST_COSINE:
                 raise UserError(
@@ -71,6 +74,83 @@ def export_model(name: str, out: Path, runtime: Runtime) -> float:
     except ImportError as problem:
         raise UserError(f"the packages for {runtime} do not go together ({problem}): {INSTALL[runtime]}") from problem
     return lowest
+
+
+def _write(name: str, folder: Path, runtime: Literal["torch", "openvino"], dimension: int | None) -> np.ndarray:
+    """Through the host, whose `SentenceTransformer(folder, backend=runtime)` loads it; the vectors of the sample texts."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(find_encoder(name), backend=runtime, device="cpu")
+    if dimension is not None:
+        fix_dimension(model, dimension)
+    model.save_pretrained(str(folder))
+    return encode(SentenceTransformer(str(folder), backend=runtime, device="cpu"), SAMPLES)
+
+
+GRAPH = Path("onnx") / "model.onnx"  # where the host, transformers.js and others look for it
+OUTPUTS = ("last_hidden_state", "sentence_embedding")
+LARGEST_GRAPH = 1_900_000_000  # bytes; a file of this format holds 2 GB, more weights stand beside it
+
+
+def _write_onnx(name: str, folder: Path, dimension: int | None) -> np.ndarray:
+    """Through torch: one graph from token ids to embeddings, pooling included; the vectors of the sample texts.
+
+    The host's own way needs optimum-onnx, which has no version for transformers 5.
+    """
+    model = load_encoder(name, device="cpu")
+    if not isinstance(model[0], Transformer):
+        raise UserError(f"only a transformer can be exported for onnx, but this one begins with {type(model[0]).__name__}")
+    merge_adapter(model)
+    if dimension is not None:
+        fix_dimension(model, dimension)
+    model.save_pretrained(str(folder))
+    (folder / GRAPH).parent.mkdir()
+    write_graph(model, folder / GRAPH)
+    for weights in folder.glob("model*.safetensors*"):  # they are in the graph
+        weights.unlink()
+    return encode_by_graph(model, folder / GRAPH, SAMPLES)
+
+
+def write_graph(model: SentenceTransformer, path: Path) -> None:
+    """The model as an ONNX graph for texts of any number and length."""
+    features = model.preprocess(["a text of several words", "another"])
+    inputs = {name: value for name, value in features.items() if isinstance(value, Tensor)}
+    anything = torch.export.Dim.DYNAMIC
+    size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    with _quietly(), torch.no_grad():
+        torch.onnx.export(
+            _WholeModel(model, list(inputs)).eval(),
+            tuple(inputs.values()),
+            path,
+            input_names=list(inputs),
+            output_names=list(OUTPUTS),
+            dynamic_shapes=(tuple({0: anything, 1: anything} for _ in inputs),),
+            dynamo=True,
+            external_data=size > LARGEST_GRAPH,
+            verbose=False,
+        )
+
+
+def encode_by_graph(model: SentenceTransformer, path: Path, texts: Sequence[str]) -> np.ndarray:
+    """(N, n) unit vectors of the texts by ONNX Runtime; the model cuts them into tokens."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    features = model.preprocess(list(texts))
+    inputs = {one.name: features[one.name].numpy() for one in session.get_inputs()}
+    return unit_rows(session.run([OUTPUTS[1]], inputs)[0])
+
+
+class _WholeModel(nn.Module):
+    """All modules of a model as a function of tensors in a fixed order."""
+
+    def __init__(self, model: SentenceTransformer, names: list[str]) -> None:
+        super().__init__()
+        self.model, self.names = model, names
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.model(dict(zip(self.names, tensors, strict=True)))
+        return features["token_embeddings"], features["sentence_embedding"]
 
 
 def _is_installed(package: str) -> bool:
@@ -161,9 +241,10 @@ def compile_encoder(encoder: nn.Module, inputs: dict[str, Tensor]) -> Any:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without the warnings of a trace, that it may hold for some texts only: `quicken` checks that."""
+    """Without the warnings of a trace, that it may hold for some texts only: whoever asked for it checks that."""
     before = logging.get_verbosity()
     logging.set_verbosity_error()
+    getLogger("torch.onnx").setLevel("ERROR")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

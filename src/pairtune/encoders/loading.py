@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -84,10 +85,13 @@ def find_encoder(name: str) -> str:
 LONGEST = 512  # tokens that are trained on unless a recipe asks for more: encoders of 8,192 would fill any memory
 
 
-def load_encoder(name: str, max_length: int | None = None, device: str | None = None) -> SentenceTransformer:
+def load_encoder(
+    name: str, max_length: int | None = None, device: str | None = None, dimension: int | None = None
+) -> SentenceTransformer:
     """The encoder, ready to train or to encode; a plain Hugging Face model gets mean pooling.
 
     max_length: most tokens of a text; None keeps the encoder's own limit, 0 as well, up to LONGEST.
+    dimension: how many numbers of each embedding are used, the first ones; None: all.
     """
     import transformers
     from sentence_transformers import SentenceTransformer
@@ -110,8 +114,31 @@ def load_encoder(name: str, max_length: int | None = None, device: str | None = 
         ) from problem
     check_loaded(name, Path(path), model)
     if max_length is not None:
-        model.max_seq_length = max_length or min(model.max_seq_length or LONGEST, LONGEST)
+        set_length(model, max_length or min(length_of(model) or LONGEST, LONGEST))
+    if dimension is not None:
+        check_dimensions(model, [dimension])
+        model.truncate_dim = dimension
     return model
+
+
+def length_of(model: SentenceTransformer) -> int | None:
+    """The most tokens of a text that the model reads; None where it names no limit, or, as a static embedding, has none."""
+    length = model.max_seq_length
+    return None if not length or math.isinf(length) else int(length)
+
+
+def set_length(model: SentenceTransformer, length: int | None) -> None:
+    """Let the model read so many tokens of a text; one that has no limit goes on reading all."""
+    if not math.isinf(model.max_seq_length or 0):
+        model.max_seq_length = length
+
+
+def check_dimensions(model: SentenceTransformer, dimensions: Iterable[int], setting: str = "the dimension") -> None:
+    """Refuse to cut embeddings to more numbers than they have."""
+    width = model.get_embedding_dimension()
+    for dimension in dimensions:
+        if width is not None and not 1 <= dimension <= width:
+            raise UserError(f"{setting} is {dimension}; embeddings of this encoder have {width} numbers: give 1 to {width}")
 
 
 def _first_line(problem: BaseException) -> str:

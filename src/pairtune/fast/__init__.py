@@ -4,10 +4,13 @@
 | --- | --- | --- | --- |
 | `config._attn_implementation`, for the time of a pass | transformers | `architectures.packed_attention` | the public setter checks and walks all modules: too slow for each step |
 | `forward` and `compute_position_bias` of MPNet's attention | transformers | `attention.patch_mpnet` | it does not ask for an attention function |
+| `compute_bias` of T5's attention | transformers | `attention.patch_t5` | the bias of the longest text, not of a whole row |
 | `aten._flash_attention_forward` | torch | `attention._attend_flash` | the public one has no dropout |
 | `forward` of the parts of layers | torch | `step.compiled` | compiled, and plain again for other batches |
 | `_parameters` of modules | torch | `captured.Halves` | the same modules with bf16 copies |
 | `_foreach_copy_`, `_foreach_zero_` | torch | `captured` | all parameters in a few kernels |
 | `zero_grad` of the model | torch | `step.FastStep` | it looks for all parameters at each step |
+| `_hf_peft_config_loaded`, `_weight_conversions` of a model | transformers | `encoders.adapters.merge_adapter` | it cannot merge an adapter by itself |
+| `_load_from_checkpoint` of the trainer | sentence-transformers | `sbert.trainer.PairTrainer` | it would load what stands beside an adapter anew |
 | `_clip_grad_norm` of the trainer | transformers | `sbert.trainer.PairTrainer` | gradients are in one buffer; a method of the trainer can only be there |
 """  # noqa: E501

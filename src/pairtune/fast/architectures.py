@@ -12,7 +12,7 @@ from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Normalize, Pooling
 from torch import nn
 
-from pairtune.fast.attention import NAME, attending_within, flash_serves, patch_mpnet
+from pairtune.fast.attention import NAME, attending_within, flash_serves, patch_mpnet, patch_t5
 from pairtune.fast.packing import QUANTUM, Packed
 
 if TYPE_CHECKING:
@@ -55,7 +55,12 @@ ARCHITECTURES = {
     "nomic_bert": Architecture(layers="layers", parts=("mlp",), positions="rotary"),
     "gte": Architecture(layers="layers", parts=("mlp",), positions="rotary"),
     "eurobert": Architecture(layers="layers", parts=("mlp", *NORMS), positions="rotary"),
+    "jina_embeddings_v3": Architecture(layers="layers", parts=("mlp",), positions="rotary"),
+    "llama": Architecture(layers="layers", parts=("mlp", *NORMS), positions="rotary"),
+    "mistral": Architecture(layers="layers", parts=("mlp", *NORMS), positions="rotary"),
+    "qwen2": Architecture(layers="layers", parts=("mlp", *NORMS), positions="rotary"),
     "qwen3": Architecture(layers="layers", parts=("mlp", *NORMS), positions="rotary"),
+    "t5": Architecture(layers="encoder.block", parts=("layer.1",), patch=patch_t5),
     "gemma3_text": Architecture(
         layers="layers",
         parts=("mlp", *NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm"),

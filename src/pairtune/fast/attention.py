@@ -1,6 +1,7 @@
 """Attention among texts that stand one after the other in a single row, by transformers' interface for attention functions.
 
-MPNet computes its attention itself, with a bias by relative position that all layers share: `patch_mpnet`.
+MPNet computes its attention itself, with a bias by relative position that all layers share: `patch_mpnet`. T5 asks for the
+bias of a whole row: `patch_t5`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LONGEST_RELATIVE = 128  # tokens of a text that our kernel for a bias by relativ
 
 Masks = list[Tensor | None]
 
-_batch: ContextVar[tuple[Packed, dict[Any, Masks]]] = ContextVar("batch")
+_batch: ContextVar[tuple[Packed, dict[Any, Any]]] = ContextVar("batch")
 
 
 class Projected(NamedTuple):
@@ -73,14 +74,18 @@ def attend(
     scaling: float | None = None,
     sliding_window: int | None = None,
     masks: Masks | None = None,
+    position_bias: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """Each text of the batch attends to itself. query, key, value: (1, heads, T, width) to (1, T, heads, width).
 
     sliding_window: a token sees those that are less than this away. masks: of each block, what is added to its scores, where
-    that is more than `mask_block`. Whether a token sees those after it, the module says. The rest is transformers' own.
+    that is more than `mask_block`. position_bias: (1, heads, length, length), added to the scores of every text. Whether a token
+    sees those after it, the module says. The rest is transformers' own.
     """
     batch, known = _batch.get()
+    if position_bias is not None:
+        masks = _remember_biased(known, position_bias, batch, query.dtype)
     causal = bool(getattr(module, "is_causal", False))
     window = None if sliding_window is None or sliding_window >= batch.longest else sliding_window
     projected = Projected(*(side.squeeze(0).transpose(0, 1) for side in (query, key, value)))
@@ -93,6 +98,22 @@ def attend(
     given = known[kind] if masks is None else masks
     parts = [_attend_block(projected, block, dropout, scaling, mask) for block, mask in zip(batch.blocks, given, strict=True)]
     return torch.cat(parts)[None] if len(parts) > 1 else parts[0][None], None
+
+
+def _remember_biased(known: dict[Any, Any], bias: Tensor, batch: Packed, dtype: torch.dtype) -> Masks:
+    """The masks of a bias, once for all layers that share it; it is kept, so that no other one gets its id."""
+    if (id(bias), dtype) not in known:
+        known[id(bias), dtype] = bias, bias_blocks(bias.to(dtype), batch)
+    return known[id(bias), dtype][1]
+
+
+def bias_blocks(bias: Tensor, batch: Packed) -> Masks:
+    """Of each block, the bias of its texts, and what hides their padding. bias: (1, heads, length, length)."""
+    masks: Masks = []
+    for block in batch.blocks:
+        cut, hidden = bias[:, :, : block.length, : block.length], mask_block(block, bias)
+        masks.append(cut if hidden is None else cut + hidden)
+    return masks
 
 
 def _attend_flash(
@@ -185,14 +206,27 @@ def patch_mpnet(encoder: nn.Module, undo: ExitStack) -> None:
         if hidden.is_cuda and dtype != torch.float32 and batch.longest <= LONGEST_RELATIVE and relative_serves(width):
             return compute(hidden.new_empty(1, batch.longest, 0)).squeeze(0).float().contiguous()
         bias = compute(hidden.new_empty(1, max(block.length for block in blocks), 0)).to(dtype)  # (1, heads, length, length)
-        cut = [bias[:, :, : block.length, : block.length] for block in blocks]
-        return [one if block.lengths is None else one + mask_block(block, one) for one, block in zip(cut, blocks, strict=True)]
+        return bias_blocks(bias, batch)
 
     patches: list[tuple[Any, str, Any]] = [(inner, "compute_position_bias", compute_once)]
     patches += [(layer.attention.attn, "forward", partial(_attend_mpnet, layer.attention.attn)) for layer in inner.layer]
     for module, name, function in patches:
         module.__dict__[name] = function
         undo.callback(module.__dict__.pop, name)
+
+
+def patch_t5(encoder: nn.Module, undo: ExitStack) -> None:
+    """Let T5 compute its bias by relative position for the longest text, not for the whole row, until `undo` closes."""
+    inner: Any = encoder.encoder
+    for attention in (block.layer[0].SelfAttention for block in inner.block):
+        if attention.has_relative_attention_bias:
+            attention.__dict__["compute_bias"] = partial(_bias_of_longest, attention.compute_bias)
+            undo.callback(attention.__dict__.pop, "compute_bias")
+
+
+def _bias_of_longest(compute: Any, *lengths: int, device: torch.device | None = None, **kwargs: Any) -> Tensor:
+    longest = max(block.length for block in current_batch().blocks)
+    return compute(longest, longest, device=device)
 
 
 def _attend_mpnet(

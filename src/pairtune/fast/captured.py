@@ -26,14 +26,17 @@ class Halves:
         self.whole: list[Tensor] = [parameter for parameter in module.parameters() if parameter.is_floating_point()]
         self.half = [parameter.detach().to(torch.bfloat16).requires_grad_(parameter.requires_grad) for parameter in self.whole]
         half = {id(whole): half for whole, half in zip(self.whole, self.half, strict=True)}
+        trained = [whole for whole in self.whole if whole.requires_grad]  # the others stay as they are
+        self.moving = [half[id(whole)] for whole in trained], trained
         owners = [(one._parameters, name) for one in module.modules() for name in one._parameters]
         self.places = [(table, name, half[id(table[name])]) for table, name in owners if id(table[name]) in half]
 
     @contextmanager
     def instead(self) -> Iterator[None]:
         """Inside, the module has the bf16 parameters, as the originals are now."""
-        with torch.no_grad():
-            torch._foreach_copy_(self.half, self.whole)
+        if self.moving[0]:
+            with torch.no_grad():
+                torch._foreach_copy_(*self.moving)
         originals = [table[name] for table, name, _ in self.places]
         try:
             for table, name, half in self.places:

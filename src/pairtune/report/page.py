@@ -79,6 +79,7 @@ def render(shown: Sequence[Shown]) -> str:
         scores=rows,
         settings=describe_runs(shown),
         notes=list(dict.fromkeys(note for one in shown for note in one.run.notes)),
+        sizes=[(one.label, size, size.scores[one.run.metric], best_score(one)) for one in shown for size in one.run.sizes],
         curves=curves(shown),
         separation=[(one.label, separation(one)) for one in shown if one.evidence and one.evidence.test],
         precision=precision(shown),
@@ -92,6 +93,11 @@ def render(shown: Sequence[Shown]) -> str:
         script=Markup((TEMPLATES / "page.js").read_text(encoding="utf-8")),
         plotly=packed_plotly(),
     )
+
+
+def best_score(one: Shown) -> float:
+    """What the largest of the sizes scores on dev, the first of them."""
+    return one.run.sizes[0].scores[one.run.metric]
 
 
 def curves(shown: Sequence[Shown]) -> list[Plot]:

@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
 from pairtune.report.grid import Grid
-from pairtune.runs.recipe import TABLES, Recipe, Settings, Stage
+from pairtune.runs.recipe import ALL_TABLES, Recipe, Settings, Stage
 from pairtune.runs.sources import Source
 
 INTRO = """# Settings of a recipe
@@ -113,12 +113,12 @@ def list_settings() -> dict[str, FieldInfo]:
     >>> list(list_settings())[:2]
     ['name', 'task']
     """
-    parts: dict[str, type[Settings]] = {"": Recipe, **TABLES}
+    parts: dict[str, type[Settings]] = {"": Recipe, **ALL_TABLES}
     listed = {
         f"{part}{'.' * bool(part)}{name}": field
         for part, model in parts.items()
         for name, field in model.model_fields.items()
-        if name != "stages"
+        if name not in ("stages", "adapter")
     }
     return {**listed, "stages.select": Stage.model_fields["select"]}
 

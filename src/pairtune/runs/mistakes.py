@@ -51,8 +51,8 @@ def _explain_one(error: dict[str, Any], staged: bool) -> str:
 
 
 def _known_keys(where: list[str]) -> list[str]:
-    from pairtune.runs.recipe import TABLES, Recipe  # which explains its mistakes with this
+    from pairtune.runs.recipe import ALL_TABLES, Recipe  # which explains its mistakes with this
 
-    if where and where[0] in TABLES:
-        return list(TABLES[where[0]].model_fields)
-    return [key for key in Recipe.model_fields if key != "stages"] + ["stages", *TABLES]
+    if where and where[0] in ALL_TABLES:
+        return list(ALL_TABLES[where[0]].model_fields)
+    return [key for key in Recipe.model_fields if key not in ("stages", "adapter")] + ["stages", *ALL_TABLES]

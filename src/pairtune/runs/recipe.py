@@ -174,11 +174,36 @@ class TrainSettings(Settings):
     labels: Literal["given", "graded"] = Field(
         "given", description="`graded`: train on the grades of a dataset instead of 0 and 1, where it has grades"
     )
+    dimensions: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (),
+        description="train embeddings that can be cut (Matryoshka): the loss is the sum over these dimensions, such as "
+        "`[384, 256, 128, 64]`; name the full width too",
+    )
     blend: float = Field(0.0, ge=0, lt=1, description="mix this share of the weights before training into the weights after it")
     candidates: int = Field(
         0,
         ge=0,
         description="ranking: fill each query up to this many texts, with similar texts of other queries as negatives; 0: do not",
+    )
+
+
+class AdapterSettings(Settings):
+    """A few new parameters to train in place of the encoder's own."""
+
+    kind: Literal["lora"] = Field(
+        "lora",
+        description="`lora`: train small matrices beside the encoder's layers and freeze the rest: less memory. Needs a higher "
+        "`train.learning_rate` (about ten times), and `pip install 'pairtune[adapters]'`",
+    )
+    rank: int = Field(16, ge=1, le=4096, description="rank of the matrices; higher: more is learned, with more memory")
+    alpha: int = Field(32, ge=1, description="the matrices are scaled by `alpha` / `rank`")
+    targets: tuple[str, ...] = Field(
+        (), description="names of the layers that get matrices, such as `query`; default: all linear layers"
+    )
+    save: Literal["merged", "adapter"] = Field(
+        "merged",
+        description="`merged`: the tuned model is an ordinary one; `adapter`: only the matrices are saved, a few megabytes. To "
+        "load them you need the original encoder and peft",
     )
 
 
@@ -244,6 +269,7 @@ class Recipe(Settings):
         "size", description="with sources: batches of each by its size, or equally many of each until one is used up"
     )
     mix_sources: bool = Field(False, description="with sources: a batch may have pairs of several")
+    adapter: AdapterSettings | None = None
     stages: tuple[Stage, ...] = (Stage(),)
 
     @property
@@ -257,7 +283,8 @@ class Recipe(Settings):
         return tuple(stage.select or self.select for stage in self.stages)
 
 
-TABLES: dict[str, type[Settings]] = {"loss": LossSettings, "order": OrderSettings, "train": TrainSettings}
+TABLES: dict[str, type[Settings]] = {"loss": LossSettings, "order": OrderSettings, "train": TrainSettings}  # of every stage
+ALL_TABLES: dict[str, type[Settings]] = {**TABLES, "adapter": AdapterSettings}
 
 
 def recipe_folder() -> Path:

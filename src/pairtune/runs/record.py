@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -16,6 +16,7 @@ from pairtune.progress import say
 from pairtune.runs.lock import take_lock
 
 Scores = dict[str, float]
+Precision = Literal["float32", "int8", "binary"]
 DEV = "eval_dev_"
 
 
@@ -29,6 +30,17 @@ class Epoch(BaseModel):
     loss: float | None = None
     dev: Scores
     temperature: float | None = None
+
+
+class Size(BaseModel):
+    """What smaller embeddings cost: how many numbers of each are kept, at what precision, and the scores on dev."""
+
+    model_config = ConfigDict(frozen=True)
+
+    dimension: int
+    precision: Precision
+    bytes: int
+    scores: Scores
 
 
 @dataclass(frozen=True)
@@ -54,7 +66,8 @@ class Run(BaseModel):
     """One finished training: what was asked, what came out, and on what it ran.
 
     before, after: scores per split of the encoder as it came and as it was saved. kept_epochs: of each stage, 0 where none of
-    its epochs beat what it began with; best_epoch: that of the last stage. model: the folder's path.
+    its epochs beat what it began with; best_epoch: that of the last stage. model: the folder's path. sizes: where smaller
+    embeddings were trained, what they score on dev.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -67,6 +80,7 @@ class Run(BaseModel):
     recipe: dict[str, Any]
     before: dict[str, Scores]
     after: dict[str, Scores]
+    sizes: list[Size] = []
     epochs: list[Epoch]
     best_epoch: int
     kept_epochs: list[int] = []

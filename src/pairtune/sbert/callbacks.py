@@ -262,8 +262,9 @@ class Blend(TrainerCallback):
 
 
 def floating(model: nn.Module) -> dict[str, Tensor]:
-    """The model's weights, and what else it has that is no whole number, by name; not copied."""
-    return {name: tensor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+    """The weights that are trained, and what else a model has that is no whole number, by name; not copied."""
+    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    return {name: tensor for name, tensor in model.state_dict().items() if tensor.is_floating_point() and name not in frozen}
 
 
 def calling_trainer() -> Trainer | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from sentence_transformers.sentence_transformer.evaluation import SentenceEvalua
 
 from pairtune.data.pairs import PairSet, Task
 from pairtune.encoders.embedding import Embeddings
+from pairtune.encoders.sizes import PRECISIONS, Smaller, count_bytes
 from pairtune.metrics import best_threshold, distinct_queries, find_hits, first_hit_ranks, score_ranks, score_split
 from pairtune.metrics.measures import Answered, all_hit_ranks, find_gains
 from pairtune.progress import track
+from pairtune.runs.record import Precision, Size
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -49,7 +52,7 @@ def find_best(scores: np.ndarray, hits: Sequence[np.ndarray]) -> Hits:
     return Hits(first_hit_ranks(scores, hits), places[0], right, places[1], rival, tuple(all_hit_ranks(scores, hits)))
 
 
-def rank_hits(embeddings: Embeddings, pairs: PairSet, positive_above: float) -> Hits:
+def rank_hits(embeddings: Embeddings | Smaller, pairs: PairSet, positive_above: float) -> Hits:
     """What each query finds in the corpus, a block of queries at a time."""
     assert pairs.corpus is not None
     first = dict(zip(reversed(pairs.query), reversed(pairs.left), strict=True))
@@ -66,7 +69,7 @@ def rank_hits(embeddings: Embeddings, pairs: PairSet, positive_above: float) -> 
 
 
 def evaluate_pairs(
-    embeddings: Embeddings,
+    embeddings: Embeddings | Smaller,
     pairs: PairSet,
     metrics: Sequence[str],
     positive_above: float,
@@ -114,6 +117,22 @@ def join_scores(task: Task, scores: Mapping[str, Mapping[str, float]]) -> dict[s
     """The mean of the sources' main metrics, and all their metrics with the name of the source before."""
     mean = float(np.mean([scores[name][source.metric] for name, source in task.sources.items()]))
     return {task.metric: mean} | {f"{name} {key}": value for name, own in scores.items() for key, value in own.items()}
+
+
+def evaluate_sizes(
+    model: SentenceTransformer, task: Task, split: str, dimensions: Sequence[int], precisions: Sequence[Precision] = PRECISIONS
+) -> list[Size]:
+    """The task's metrics on a split with smaller embeddings: every dimension at every precision, encoded once."""
+    pairs, whole = task.split(split), Embeddings(model, exact=True)
+    texts = [*pairs.left, *pairs.right, *(pairs.corpus or ())]
+    whole(list(dict.fromkeys([*texts, *task.dev.left, *task.dev.right])))
+    found = []
+    for dimension, precision in product(sorted(set(dimensions), reverse=True), precisions):
+        smaller = Smaller(whole, dimension, precision, calibration=texts)
+        scores = evaluate_pairs(smaller, pairs, task.metrics, task.positive_above, task.dev)
+        size = count_bytes(dimension, precision)
+        found.append(Size(dimension=dimension, precision=precision, bytes=size, scores=scores))
+    return found
 
 
 class PairEvaluator(SentenceEvaluator):

@@ -14,13 +14,14 @@ from sentence_transformers.sentence_transformer import losses as host_losses
 from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss, TripletLoss
 from torch import Tensor, nn
 
+from pairtune.encoders.loading import check_dimensions
 from pairtune.errors import UserError
 from pairtune.loss.batch_softmax import batch_softmax_loss, check_choices, check_temperature
 from pairtune.loss.pointwise import POINTWISE, cosent_loss, pearson_loss
 from pairtune.loss.terms import check_labels, flat_labels, text_ids
 from pairtune.runs.recipe import LossSettings
 from pairtune.sbert.memory import Guide
-from pairtune.sbert.raw import join_ranks, warn_of_unit_vectors, world_size
+from pairtune.sbert.raw import CutLoss, join_ranks, warn_of_unit_vectors, world_size
 from pairtune.sbert.temperature import Temperature
 
 CITATION = """
@@ -54,13 +55,21 @@ class PairLoss(CachedLossMixin, nn.Module):
     gather_across_devices: with several processes, the loss is that of their joined batch. On by default, since a
     loss over a batch would otherwise change with the number of processes; in one process it does nothing. Turn it off
     where the processes may be in different losses at the same step (a dict of losses under DDP).
+    dimensions: the loss is the sum of those of the embeddings cut to each of these (Matryoshka); none: of whole ones.
     """
 
     needs_labels = False
     needs_ids = False
     takes_negatives = False
 
-    def __init__(self, model: SentenceTransformer, *, mini_batch_size: int = 0, gather_across_devices: bool = True) -> None:
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        *,
+        mini_batch_size: int = 0,
+        gather_across_devices: bool = True,
+        dimensions: Sequence[int] = (),
+    ) -> None:
         super().__init__()
         if mini_batch_size < 0:
             raise UserError(
@@ -68,7 +77,9 @@ class PairLoss(CachedLossMixin, nn.Module):
             )
         if mini_batch_size and has_static_embedding_input(model):
             raise UserError("mini_batch_size splits batches by rows, which a StaticEmbedding does not have: leave it at 0")
+        check_dimensions(model, dimensions, "a number of dimensions")
         self.model = model
+        self.dimensions = tuple(dimensions)
         self.mini_batch_size = mini_batch_size
         self.uses_gradient_cache = mini_batch_size > 0
         self.gather_across_devices = gather_across_devices
@@ -109,7 +120,8 @@ class PairLoss(CachedLossMixin, nn.Module):
 
     def get_config_dict(self) -> dict[str, Any]:
         """The settings, for the model card."""
-        return {"mini_batch_size": self.mini_batch_size, "gather_across_devices": self.gather_across_devices}
+        own = {"mini_batch_size": self.mini_batch_size, "gather_across_devices": self.gather_across_devices}
+        return own | ({"dimensions": list(self.dimensions)} if self.dimensions else {})
 
     @property
     def citation(self) -> str:
@@ -129,14 +141,24 @@ class PairLoss(CachedLossMixin, nn.Module):
 
     def _loss_of_joined(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
         if not self.gather_across_devices or world_size() == 1:
-            return self.loss_of(left, right, batch)
+            return self._loss_of_sizes(left, right, batch)
         left, right = (side.to(torch.promote_types(side.dtype, torch.float32)) for side in (left, right))
         # without labels every pair is positive, above any positive_above; another rank may have a dataset with labels
         labels = left.new_full((len(left),), torch.inf) if batch.labels is None else flat_labels(batch.labels, left).to(left)
         negatives = [side.to(left.dtype) for side in batch.negatives]
         left, right, labels, *rest = join_ranks(left, right, labels, *negatives, *(batch.ids or ()))
         negatives, ids = rest[: len(negatives)], rest[len(negatives) :]
-        return self.loss_of(left, right, Batch(labels, ids or None, batch.temperature, negatives))
+        return self._loss_of_sizes(left, right, Batch(labels, ids or None, batch.temperature, negatives))
+
+    def _loss_of_sizes(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
+        """The sum over `dimensions`, as the host's MatryoshkaLoss has it. Cut vectors stay raw: the loss normalizes them."""
+        if not self.dimensions:
+            return self.loss_of(left, right, batch)
+        parts = []
+        for size in self.dimensions:
+            left_cut, right_cut, *negatives = (side[:, :size].contiguous() for side in (left, right, *batch.negatives))
+            parts.append(self.loss_of(left_cut, right_cut, replace(batch, negatives=negatives)))
+        return torch.stack(parts).sum()
 
     def _forward_in_parts(self, features: list[dict[str, Tensor]], labels: Tensor | None, ids: Any) -> Tensor:
         temperature = self.temperature() if self.temperature and torch.is_grad_enabled() else None
@@ -203,9 +225,11 @@ class BatchSoftmaxLoss(PairLoss):
         guide_margin: float = 0.0,
         mini_batch_size: int = 0,
         gather_across_devices: bool = True,
+        dimensions: Sequence[int] = (),
         fused: bool = True,
     ) -> None:
-        super().__init__(model, mini_batch_size=mini_batch_size, gather_across_devices=gather_across_devices)
+        how: dict[str, Any] = {"mini_batch_size": mini_batch_size, "gather_across_devices": gather_across_devices}
+        super().__init__(model, dimensions=dimensions, **how)
         self.fused = fused
         words = {"normalize": normalize, "reduction": reduction, "directions": directions, "duplicates": duplicates}
         check_choices(**words)
@@ -288,11 +312,11 @@ BSC = (
 LOSSES: dict[str, Callable[[SentenceTransformer, LossSettings, dict[str, Any]], nn.Module]] = {
     "bsc": lambda model, settings, more: BatchSoftmaxLoss(model, **settings.model_dump(include={*BSC}), **more),
     "combo": lambda model, settings, more: ComboLoss(model, **settings.model_dump(include={*BSC, "mix", "pointwise"}), **more),
-    "pearson": lambda model, settings, more: PearsonLoss(model, mini_batch_size=settings.mini_batch_size),
-    "cosent": lambda model, settings, more: CosentLoss(model, mini_batch_size=settings.mini_batch_size),
-    "mse": lambda model, settings, more: CosineSimilarityLoss(model),
-    "triplet": lambda model, settings, more: TripletLoss(model, triplet_margin=settings.margin),
-    "host": lambda model, settings, more: host_loss(settings.host)(model),
+    "pearson": lambda model, settings, more: PearsonLoss(model, **_plain(settings, more)),
+    "cosent": lambda model, settings, more: CosentLoss(model, **_plain(settings, more)),
+    "mse": lambda model, settings, more: _cut(model, CosineSimilarityLoss(model), more),
+    "triplet": lambda model, settings, more: _cut(model, TripletLoss(model, triplet_margin=settings.margin), more),
+    "host": lambda model, settings, more: _cut(model, host_loss(settings.host)(model), more),
 }
 FURTHER_LOSSES: dict[str, Callable[[SentenceTransformer], nn.Module]] = {}  # a program's own, which `loss.host` may name too
 
@@ -306,15 +330,28 @@ def host_loss(name: str) -> Callable[[SentenceTransformer], nn.Module]:
     return found  # type: ignore[return-value]  # checked by what the fast step calls
 
 
+def _plain(settings: LossSettings, more: dict[str, Any]) -> dict[str, Any]:
+    return {"mini_batch_size": settings.mini_batch_size, "dimensions": more["dimensions"]}
+
+
+def _cut(model: SentenceTransformer, loss: nn.Module, more: dict[str, Any]) -> nn.Module:
+    return CutLoss(model, loss, more["dimensions"]) if more["dimensions"] else loss
+
+
 def build_loss(
-    model: SentenceTransformer, settings: LossSettings, *, texts: Callable[[], Sequence[str]] | None = None, fused: bool = True
+    model: SentenceTransformer,
+    settings: LossSettings,
+    *,
+    texts: Callable[[], Sequence[str]] | None = None,
+    dimensions: Sequence[int] = (),
+    fused: bool = True,
 ) -> nn.Module:
     """The loss that a recipe asks for. mse and triplet are the host's own, which look at one row at a time.
 
     Theirs is no cached form: `mini_batch_size` concerns them in the fast step only, which goes through any batch in parts.
-    texts: gives those that will be trained on, for the vectors of a guide.
+    texts: gives those that will be trained on, for the vectors of a guide. dimensions: as `train.dimensions` has them.
     """
-    more: dict[str, Any] = {"fused": fused}
+    more: dict[str, Any] = {"fused": fused, "dimensions": dimensions}
     if settings.guide is not None:
         if texts is None:
             raise UserError("loss.guide needs the texts that are trained on: give build_loss texts=…")

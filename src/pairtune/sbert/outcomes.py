@@ -23,7 +23,7 @@ from pairtune.metrics import distinct_queries
 from pairtune.runs.evidence import EVIDENCE, MOST_ITEMS, Evidence, Judged, Outcome, shorten
 from pairtune.runs.folder import RunFolder, write_whole
 from pairtune.runs.recipe import Recipe
-from pairtune.runs.record import Run, Trained
+from pairtune.runs.record import Run, Size, Trained
 from pairtune.runs.settings import to_toml
 from pairtune.sbert.evaluator import Hits, evaluate_task
 from pairtune.sbert.losses import CITATION
@@ -136,6 +136,7 @@ def make_record(
     after: dict[str, dict[str, float]],
     trained: Sequence[Trained],
     device: str,
+    sizes: Sequence[Size] = (),
 ) -> Run:
     """All that a report needs to know of a finished run."""
     epochs = [epoch for stage in trained for epoch in stage.epochs]
@@ -149,6 +150,7 @@ def make_record(
         recipe=recipe.model_dump(mode="json"),
         before=before,
         after=after,
+        sizes=list(sizes),
         epochs=epochs,
         best_epoch=trained[-1].kept,
         kept_epochs=[stage.kept for stage in trained],

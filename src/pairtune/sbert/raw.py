@@ -1,9 +1,9 @@
-"""What the loss sees: embeddings before a final `Normalize`, of the batches of all processes as one batch."""
+"""What the loss sees: embeddings before a final `Normalize`, whole or cut, of the batches of all processes as one batch."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from types import MethodType
@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from sentence_transformers.base.losses.merged_forward import embed_columns
+from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from sentence_transformers.sentence_transformer.modules import Normalize
-from torch import Tensor
+from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -73,6 +75,20 @@ def warn_of_unit_vectors(vectors: Tensor, normalize: str) -> None:
             f"train without its final Normalize module, and put it back before saving (`pairtune train` does both)",
             stacklevel=2,
         )
+
+
+class CutLoss(MatryoshkaLoss):
+    """The host's MatryoshkaLoss of a loss of the host's, which the fast step can ask too: one pass over the embeddings."""
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
+        """The loss of one batch as the host's trainer hands it over."""
+        return self.compute_loss_from_embeddings(embed_columns(self.model, list(sentence_features)), labels)
+
+    def compute_loss_from_embeddings(self, embeddings: Sequence[Tensor], labels: Tensor | None = None) -> Tensor:
+        """The sum over the dimensions, each of unit vectors."""
+        loss: Any = self.loss
+        sizes = [[nn.functional.normalize(side[:, :size], dim=1) for side in embeddings] for size in self.matryoshka_dims]
+        return torch.stack([loss.compute_loss_from_embeddings(sides, labels) for sides in sizes]).sum()
 
 
 def world_size() -> int:

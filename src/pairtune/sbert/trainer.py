@@ -21,6 +21,7 @@ from transformers.integrations.integration_utils import (
 from transformers.training_args import ParallelMode
 
 from pairtune.data.pairs import Task
+from pairtune.encoders.adapters import has_adapter, restore_weights
 from pairtune.errors import UserError
 from pairtune.fast.architectures import first_position, lengths_to_capture, why_padded
 from pairtune.fast.packing import PackingCollator, PackingCollators
@@ -97,6 +98,13 @@ class PairTrainer(SentenceTransformerTrainer):
                 if isinstance(callback, (HardBatches, StopDropout)):
                     callback.undo()
 
+    def _load_from_checkpoint(self, checkpoint_path: str) -> None:  # type: ignore[override]  # as the host has it
+        """The host's; of an adapter, its own weights only."""
+        if has_adapter(self.model):
+            restore_weights(self.model, Path(checkpoint_path))
+        else:
+            super()._load_from_checkpoint(checkpoint_path)
+
     def _show(self, embeddings: Tensor) -> None:
         """The embeddings of the step, column by column, to whoever keeps them for the next epoch's order."""
         for callback in self.callback_handler.callbacks:
@@ -171,7 +179,8 @@ def make_trainer(
     example: Any = {"source_sentence": first, "sentences": [second]}
     model.model_card_data.widget = [example]  # or the host looks for some, noisily
     losses = {
-        name: build_loss(model, one.loss, texts=lambda: texts_of(dataset), fused=one.train.fast) for name, one in stages.items()
+        name: build_loss(model, one.loss, texts=lambda: texts_of(dataset), dimensions=one.train.dimensions, fused=one.train.fast)
+        for name, one in stages.items()
     }
     own = temperature_callbacks(*losses.values())
     mined = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pairtune.errors import UserError
 
@@ -13,6 +14,7 @@ def serve(
     corpus: Path | None = None,
     column: str | None = None,
     original: str | None = None,
+    dimension: int | None = None,
     host: str = "127.0.0.1",
     port: int = 8000,
     token: str | None = None,
@@ -24,4 +26,5 @@ def serve(
         if problem.name not in ("fastapi", "starlette", "uvicorn", "h11"):
             raise
         raise UserError(f"the page needs {problem.name}, which is not installed: pip install 'pairtune[serve]'") from problem
-    run_server(model, corpus=corpus, column=column, original=original, host=host, port=port, token=token)
+    own: Any = {"corpus": corpus, "column": column, "original": original, "dimension": dimension}
+    run_server(model, **own, host=host, port=port, token=token)

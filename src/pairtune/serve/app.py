@@ -20,6 +20,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
 
 from pairtune import __version__
+from pairtune.encoders.loading import length_of
 from pairtune.serve.matcher import Batcher, Matcher, Question, use_half_the_cores
 from pairtune.serve.requests import (
     MOST_CHARACTERS,
@@ -137,7 +138,7 @@ def add_api(app: FastAPI, matcher: Matcher, batcher: Batcher) -> None:
 
     @app.get("/api/about", summary="What is served")
     async def about() -> About:
-        sides = [Encoder(side=side.name, encoder=side.encoder, tokens=side.model.max_seq_length) for side in matcher.sides]
+        sides = [Encoder(side=side.name, encoder=side.encoder, tokens=length_of(side.model)) for side in matcher.sides]
         return About(
             version=__version__,
             sides=sides,

@@ -107,15 +107,24 @@ def use_half_the_cores() -> None:
     faiss.omp_set_num_threads(threads)  # of the thread that calls it, in both libraries
 
 
-def load_matcher(model: str, corpus: Path | None = None, column: str | None = None, original: str | None = None) -> Matcher:
-    """Load the encoders and open their indexes, which are kept beside the corpus, one folder each."""
+def load_matcher(
+    model: str,
+    corpus: Path | None = None,
+    column: str | None = None,
+    original: str | None = None,
+    dimension: int | None = None,
+) -> Matcher:
+    """Load the encoders and open their indexes, which are kept beside the corpus, one folder each.
+
+    dimension: of the embeddings of both; None: all.
+    """
     texts = None if corpus is None else read_texts(corpus, column)
-    loaded = {"tuned": (model, load_encoder(model))}
+    loaded = {"tuned": (model, load_encoder(model, dimension=dimension))}
     if original is not None:
-        loaded["original"] = (original, load_encoder(original))
+        loaded["original"] = (original, load_encoder(original, dimension=dimension))
     elif (found := find_original(Path(model))) is not None:
         try:
-            loaded["original"] = (found, load_encoder(found))
+            loaded["original"] = (found, load_encoder(found, dimension=dimension))
         except UserError as problem:
             say(f"the encoder that {model} came from is not shown: {problem}; --original names one")
     sides = tuple(_prepare(name, encoder, loaded_model, texts, corpus) for name, (encoder, loaded_model) in loaded.items())

@@ -24,12 +24,20 @@ LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def run_server(
-    model: str, *, corpus: Path | None, column: str | None, original: str | None, host: str, port: int, token: str | None
+    model: str,
+    *,
+    corpus: Path | None,
+    column: str | None,
+    original: str | None,
+    dimension: int | None,
+    host: str,
+    port: int,
+    token: str | None,
 ) -> None:
     """Listen, load, and answer until Ctrl-C; what is wrong with the address is said before the corpus is encoded."""
     check_exposure(host, token)
     with open_socket(host, port) as listener:
-        matcher = load_matcher(model, corpus, column, original)
+        matcher = load_matcher(model, corpus, column, original, dimension)
         listener.listen(BACKLOG)  # whoever reads the next line may come at once
         where = f"[{host}]" if ":" in host else host
         say(f"http://{where}:{listener.getsockname()[1]}/ is ready; /docs describes the API; Ctrl-C stops it")
