@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 
+import held
+from small import small_pairs
 
-def run_two_ranks(script, *words, logs):
-    """Run a script as ranks 0 and 1 to their end; where one fails the other is not waited for, which waits for the first."""
+
+def shared_environment(**more):
+    """What torchrun tells two processes, but for their numbers."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    return {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1", **more}
+
+
+def kill_one_rank(step, words):
+    """Start two processes with torchrun, and kill the second at this step; how all of them ended, and what they said."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    command = [*torchrun, held.__file__, str(step), *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said, waiting = [], {}
+    for line in process.stdout:
+        said.append(line)
+        if line.startswith(held.HELD):
+            place, number = line.rpartition("process")[2].split(":")
+            waiting[int(place)] = int(number)
+            if len(waiting) == 2:
+                os.kill(waiting[1], signal.SIGKILL)
+    return process.wait(), "".join(said)
+
+
+def run_two_ranks(script, *words, logs):
+    """Run a script as ranks 0 and 1 to their end; where one fails the other is not waited for, which waits for the first."""
+    shared = shared_environment()
     said = [logs / f"rank-{rank}.log" for rank in range(2)]
     processes = []
     for rank, log in enumerate(said):
@@ -30,3 +56,19 @@ def run_two_ranks(script, *words, logs):
             process.kill()
             process.wait()
     assert ended == [0, 0], "\n".join(log.read_text()[-4000:] for log in said)
+
+
+STEPS = 3  # of an epoch: 17 pairs are trained on, 8 at a time; the last batch has one, for two processes
+PADDED = ["--set", "train.fast=false", "--set", "loss.kind=mse", "--set", "loss.learn_temperature=false"]
+
+
+def write_training(folder, encoder):
+    """A training of two epochs as the command line has it."""
+    pairs, path, recipe = small_pairs(40, 7), folder / "pairs.jsonl", folder / "small.toml"
+    rows = ({"q": left, "a": right, "y": float(y)} for left, right, y in zip(pairs.left, pairs.right, pairs.label, strict=True))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recipe.write_text(
+        f'encoder = "{encoder}"\nkeep_original = false\nselect = "last"\n[loss]\nkind = "combo"\nlearn_temperature = true\n'
+        "[train]\nepochs = 2\nbatch_size = 8\nlearning_rate = 1e-4\nmax_seq_length = 16\npairs = 17\n"
+    )
+    return ["train", str(recipe), "--data", str(path), "--left", "q", "--right", "a", "--label", "y"]

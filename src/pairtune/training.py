@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from pairtune.data.datasets import load_task
 from pairtune.data.material import check_candidates, check_negatives, note_splits, training_dataset
@@ -18,10 +16,10 @@ from pairtune.data.negatives import fill_dev
 from pairtune.data.pairs import ALIKE, Task, add_prompts
 from pairtune.data.splits import join_dev, rotate_dev
 from pairtune.errors import UserError
-from pairtune.progress import say
-from pairtune.runs.folder import RunFolder, ask_for, whole_folder, write_whole
+from pairtune.progress import is_first, say
+from pairtune.runs.folder import RunFolder, ask_for, disk_in_words, whole_folder, write_whole
 from pairtune.runs.lock import check_free
-from pairtune.runs.recipe import Recipe, Select, Stage
+from pairtune.runs.recipe import Recipe, Select
 from pairtune.runs.record import Epoch, Run, Trained, best_index, is_unchanged, kept_run, read_history
 from pairtune.runs.settings import unread_settings
 
@@ -45,11 +43,11 @@ def run(
 
     checkpoints: after each epoch, to resume from; without them less is written, and an interrupted run begins anew.
     keep_model: without, the record and the scores are all that remains.
+    Of several processes, each trains on its part of every batch; the first one alone looks at the folder, scores and writes.
     """
     from pairtune.encoders.ignoring import give_tokenizer, ignoring
-    from pairtune.encoders.loading import load_encoder
-    from pairtune.encoders.prompts import choose_prompts, keep_prompts
-    from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, name_base_model, write_evidence
+    from pairtune.processes import check_same, share_from_first
+    from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, write_evidence
 
     if task is None:
         refuse_borrowed_dev(recipe)
@@ -57,42 +55,83 @@ def run(
     if "task" not in recipe.model_fields_set:  # the default's name would stand in records of a user's own pairs
         recipe = recipe.model_copy(update={"task": task.name})
     folder, asked = RunFolder(out), ask_for(recipe, seed, task.fingerprint(recipe.extra_splits))
-    check_free(out)
-    folder.check(asked, resume=resume, overwrite=overwrite)
-    if folder.finished and not overwrite:
-        folder.drop_checkpoints()
-        return folder.record()
+    check_shares(recipe)
+    check_same("the pairs, the settings or the encoder", json.dumps(asked))
+    if done := share_from_first(lambda: find_finished(folder, asked, resume=resume, overwrite=overwrite)):
+        return done
     task = arrange(task, recipe, seed)
     for note in task.notes:
         say(f"{task.name}: {note}")
+    model, task = prepare_encoder(recipe, task)
+    original = model.tokenizer
+    tokenizer = ignoring(original, recipe.ignore) if recipe.ignore else original
+    with folder.hold(), disk_in_words(out):  # not before all that can be refused has been
+        if done := share_from_first(lambda: begin(folder, asked, results, resume=resume, overwrite=overwrite)):
+            return done
+        say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
+        outcome = partial(kept_outcome, folder)
+        before = share_from_first(lambda: folder.remember("before", lambda: evaluate_and_keep(model, task, outcome("before"))))
+        if recipe.ignore:
+            give_tokenizer(model, tokenizer)
+        trained = train_stages(model, task, recipe, seed, folder, before["dev"][task.metric], checkpoints=checkpoints)
+        if recipe.ignore and is_unchanged(trained):
+            give_tokenizer(model, original)
+
+        def conclude() -> Run:
+            after = evaluate_and_keep(model, task, outcome("after"))
+            record = make_record(recipe, seed, task, folder, before, after, trained, device=str(model.device))
+            if keep_model:
+                write_model(model, folder, len(recipe.stages), record, task)
+            write_evidence(folder, task, len(recipe.stages))
+            folder.finish(record, results)
+            return record
+
+        return share_from_first(conclude)
+
+
+def prepare_encoder(recipe: Recipe, task: Task) -> tuple[SentenceTransformer, Task]:
+    """The encoder as it comes, and the task with its prompts, which the encoder keeps."""
+    from pairtune.encoders.loading import load_encoder
+    from pairtune.encoders.prompts import choose_prompts, keep_prompts
+    from pairtune.sbert.outcomes import name_base_model
+
     model = load_encoder(recipe.encoder, recipe.stages[0].train.max_seq_length)
     name_base_model(model, recipe.encoder)
     prompts = choose_prompts(model, recipe.prompts, alike=task.kind in ALIKE)
     if prompts:
         keep_prompts(model, prompts)
         say(f"{task.name}: {prompts}")
-    task = add_prompts(task, prompts)
-    original = model.tokenizer
-    tokenizer = ignoring(original, recipe.ignore) if recipe.ignore else original
-    with folder.hold(), disk_in_words(out):  # not before all that can be refused has been
-        folder.check(asked, resume=resume, overwrite=overwrite)  # another process may have been faster
-        folder.begin(asked, overwrite=overwrite)
-        if folder.pending:
-            return folder.publish(results)
-        say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
-        before = folder.remember("before", lambda: evaluate_and_keep(model, task, kept_outcome(folder, "before")))
-        if recipe.ignore:
-            give_tokenizer(model, tokenizer)
-        trained = train_stages(model, task, recipe, seed, folder, before["dev"][task.metric], checkpoints=checkpoints)
-        if recipe.ignore and is_unchanged(trained):
-            give_tokenizer(model, original)
-        after = evaluate_and_keep(model, task, kept_outcome(folder, "after"))
-        record = make_record(recipe, seed, task, folder, before, after, trained, device=str(model.device))
-        if keep_model:
-            write_model(model, folder, len(recipe.stages), record, task)
-        write_evidence(folder, task, len(recipe.stages))
-        folder.finish(record, results)
-    return record
+    return model, add_prompts(task, prompts)
+
+
+def check_shares(recipe: Recipe) -> None:
+    """Refuse a batch size that several processes cannot share equally."""
+    from pairtune.processes import world_size
+
+    for size in (stage.train.batch_size for stage in recipe.stages):
+        if size % world_size():
+            above = -(-size // world_size()) * world_size()
+            raise UserError(
+                f"train.batch_size is {size}, and {world_size()} processes share each batch: "
+                f"give a multiple of {world_size()}, such as {above}"
+            )
+
+
+def find_finished(folder: RunFolder, asked: dict[str, Any], *, resume: bool, overwrite: bool) -> Run | None:
+    """The record of the run that is in the folder, where it is finished and kept. Refuses a folder that may not be written."""
+    check_free(folder.path)
+    folder.check(asked, resume=resume, overwrite=overwrite)
+    if not folder.finished or overwrite:
+        return None
+    folder.drop_checkpoints()
+    return folder.record()
+
+
+def begin(folder: RunFolder, asked: dict[str, Any], results: Path, *, resume: bool, overwrite: bool) -> Run | None:
+    """Make the folder of a run that is held; the record of one that had only to be told of."""
+    folder.check(asked, resume=resume, overwrite=overwrite)  # another process may have been faster
+    folder.begin(asked, overwrite=overwrite)
+    return folder.publish(results) if folder.pending else None
 
 
 def refuse_borrowed_dev(recipe: Recipe) -> None:
@@ -141,20 +180,34 @@ def train(
     seeds: other ones than the recipe's. task: your own data (`read_table`), where the recipe names none of ours.
     resume: go on with what is there. overwrite: begin anew; runs of other seeds in `out` are gone when these are done.
     """
+    from pairtune.processes import share_from_first, together
+
     out, seeds = Path(out), recipe.seeds if seeds is None else seeds
+    options: Any = {"results": out.parent / "results.jsonl", "task": task, "resume": resume, "overwrite": overwrite}
+    with together():
+        others = share_from_first(lambda: find_others(out, seeds))
+        runs = [run(recipe, seed, out=out / f"seed-{seed}", **options) for seed in seeds]
+        share_from_first(lambda: keep_best_seed(out, runs, others if overwrite else None))
+    return runs
+
+
+def find_others(out: Path, seeds: Sequence[int]) -> list[Path]:
+    """The runs of other seeds in the folder. Refuses one with a model that none of them made."""
     mine = {f"seed-{seed}" for seed in seeds}
     others = [path.parent for path in out.glob("seed-*/recipe.json") if path.parent.name not in mine]
     if (out / "model").exists() and not others and not any((out / name / "recipe.json").exists() for name in mine):
         raise UserError(f"{out / 'model'} was not made by pairtune, and would be replaced: give another --out")
-    options: Any = {"results": out.parent / "results.jsonl", "task": task, "resume": resume, "overwrite": overwrite}
-    runs = [run(recipe, seed, out=out / f"seed-{seed}", **options) for seed in seeds]
-    if overwrite:
-        for path in others:
+    return others
+
+
+def keep_best_seed(out: Path, runs: Sequence[Run], lost: Sequence[Path] | None) -> None:
+    """Make the model of the best seed that of all. lost: the runs of other seeds, where they are to be replaced."""
+    if lost is not None:
+        for path in lost:
             shutil.rmtree(path)
         (out / "report.html").unlink(missing_ok=True)  # of several seeds; who trains writes the new one
     with disk_in_words(out):
         copy_whole(out / f"seed-{runs[kept_run(runs)].seed}" / "model", out / "model")
-    return runs
 
 
 def train_stages(
@@ -187,13 +240,15 @@ def train_stage(
     to_beat: the score on dev of the model as it is now, which is kept if no epoch has a higher one; None: an epoch is kept.
     """
     from pairtune.encoders.embedding import describe_cut
+    from pairtune.processes import share_from_first
     from pairtune.sbert.callbacks import Clock, LogEpochs, Progress
     from pairtune.sbert.checkpoints import newest_usable_checkpoint
+    from pairtune.sbert.forecast import explain_failure, fit_memory
     from pairtune.sbert.trainer import make_trainer, texts_of
     from pairtune.sbert.watch import Watch
 
     done = folder / "trained.json"
-    if done.exists():
+    if share_from_first(done.exists):
         restore(model, folder / "model")
         return Trained(**_read_trained(done))
     stage, first = recipe.stages[number - 1], Beginning(model) if to_beat is not None else None
@@ -205,9 +260,11 @@ def train_stage(
     watch = Watch(clock, stage.loss.positive_above)
     progress = Progress(clock, title=f"stage {number} of {len(recipe.stages)}" if len(recipe.stages) > 1 else "training")
     callbacks = [clock, progress, watch, LogEpochs()]
-    trainer = make_trainer(model, dataset, stage, task, seed, folder, callbacks, select=recipe.select, checkpoints=checkpoints)
+    make = partial(make_trainer, model, dataset, task=task, seed=seed, folder=folder, callbacks=callbacks)
+    make = partial(make, select=recipe.select, checkpoints=checkpoints)
+    trainer, stage = fit_memory(lambda stage: make(stage=stage), stage, folder if checkpoints else None, progress.title)
     try:
-        trainer.train(resume_from_checkpoint=newest_usable_checkpoint(folder) if checkpoints else None)
+        trainer.train(resume_from_checkpoint=share_from_first(lambda: newest_usable_checkpoint(folder)) if checkpoints else None)
     except Exception as problem:
         explain_failure(problem, stage, trainer.state.log_history)
         raise
@@ -219,7 +276,7 @@ def train_stage(
         say(f"{progress.title}: no epoch was better on dev than the start ({task.metric} {to_beat:.4f}): the start is kept")
         first.restore(model)
     trained = Trained(epochs, kept, clock.seconds, clock.pairs, len(dataset))
-    if checkpoints:
+    if checkpoints and is_first():
         save_whole(model, folder / "model")
         write_whole(done, json.dumps({**vars(trained), "epochs": [epoch.model_dump() for epoch in epochs]}))
     return trained
@@ -266,38 +323,6 @@ def restore(model: SentenceTransformer, folder: Path) -> None:
 def _read_trained(path: Path) -> dict[str, Any]:
     values = json.loads(path.read_text())
     return {**values, "epochs": [Epoch.model_validate(epoch) for epoch in values["epochs"]]}
-
-
-FULL_DISK = ("os error 28", "os error 27", "failed writing file", "inline_container")  # what safetensors and torch say
-
-
-@contextmanager
-def disk_in_words(folder: Path) -> Iterator[None]:
-    """Say what to do about a disk that is full, whoever has noticed."""
-    try:
-        yield
-    except Exception as problem:
-        text = f"{problem} {problem.__cause__ or ''}"
-        if not isinstance(problem, OSError) and not any(sign in text for sign in FULL_DISK):
-            raise
-        raise UserError(
-            f"could not write to {folder} ({str(problem).splitlines()[0]}): free some space; "
-            f"the last complete checkpoint is kept, and --resume goes on from it"
-        ) from problem
-
-
-def explain_failure(problem: Exception, stage: Stage, log: list[dict[str, Any]]) -> None:
-    """Turn what a user can mend, too large a batch or too high a rate, into a message that says how. log: the host's."""
-    if type(problem).__name__ == "OutOfMemoryError":
-        raise UserError(
-            f"a batch of {stage.train.batch_size} pairs does not fit into the device's memory: lower train.batch_size, "
-            f"or set loss.mini_batch_size (16, say) to go through it in parts"
-        ) from problem
-    if lost := [entry["step"] for entry in log if not np.isfinite(entry.get("loss", 0.0))]:
-        raise UserError(
-            f"the training diverged: the loss is NaN or infinite since step {lost[0]}. Lower train.learning_rate "
-            f"(it is {stage.train.learning_rate:g}; 2e-5 is usual), or raise loss.temperature (it is {stage.loss.temperature:g})"
-        ) from problem
 
 
 def write_model(model: SentenceTransformer, folder: RunFolder, stages: int, record: Run, task: Task) -> None:

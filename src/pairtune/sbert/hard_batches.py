@@ -11,11 +11,12 @@ import torch
 from pydantic import ValidationError
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from pairtune.encoders.embedding import encode_texts, share_from_first
+from pairtune.encoders.embedding import encode_texts
 from pairtune.errors import UserError
 from pairtune.ordering import ORDERINGS, Order, advise, check_controls, order_pairs
 from pairtune.ordering.nearest import unit_rows
 from pairtune.ordering.order import describe_groups
+from pairtune.processes import share_from_first
 from pairtune.progress import say
 from pairtune.runs.recipe import OrderSettings, explain
 from pairtune.sbert.callbacks import calling_trainer
@@ -58,6 +59,7 @@ class HardBatches(TrainerCallback):
     ) -> None:
         self.settings = read_settings({name: value for name, value in locals().items() if name in OrderSettings.model_fields})
         self.samplers: list[OrderedBatchSampler] = []
+        self.shares = 1  # processes that share each batch; with 1, each has batches of its own
         self.kept: Kept | None = None
         self._encoded: Encoded | None = None
         self._epoch = -1
@@ -72,7 +74,7 @@ class HardBatches(TrainerCallback):
             raise UserError(f"{self!r} makes batches in a trainer of sentence-transformers: set batch_sampler in its arguments")
         if self not in trainer.callback_handler.callbacks:
             trainer.add_callback(self)
-        return OrderedBatchSampler(dataset, settings=self.settings, **options)
+        return OrderedBatchSampler(dataset, settings=self.settings, shares=self.shares, **options)
 
     def __repr__(self) -> str:
         changed = {name: value for name, value in self.settings if value != OrderSettings.model_fields[name].default}
@@ -112,7 +114,7 @@ class HardBatches(TrainerCallback):
         if state.is_world_process_zero:
             for sampler in self.samplers:
                 if ORDERINGS[sampler.settings.by].needs != "nothing":
-                    description = describe_groups(sampler.order_of_epoch(), sampler.batch_size)
+                    description = describe_groups(sampler.order_of_epoch(), sampler.size)
                     say(f"epoch {self._epoch + 1}, order by {sampler.settings.by}: {description}")
         if self.kept is not None:
             self.kept.begin_epoch(list(kwargs["train_dataloader"].batch_sampler), self._done)

@@ -14,6 +14,8 @@ import torch.distributed as dist
 from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import Tensor
 
+from pairtune.processes import world_size
+
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
@@ -59,11 +61,6 @@ def warn_of_unit_vectors(vectors: Tensor, normalize: str) -> None:
             f"train without its final Normalize module, and put it back before saving (`pairtune train` does both)",
             stacklevel=2,
         )
-
-
-def world_size() -> int:
-    """How many processes train together; 1 when nothing was started by torchrun or accelerate."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def join_ranks(*columns: Tensor) -> list[Tensor]:
