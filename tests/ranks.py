@@ -23,28 +23,28 @@ def shared_environment(**more):
 
 
 def kill_one_rank(step, words):
-    """Start two processes with torchrun, and kill the second at this step; how all of them ended, and what they said."""
+    """Start two processes with torchrun, and kill the second when both are at this step of training; how all of them ended."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    command = [*torchrun, held.__file__, str(step), *words]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    said, waiting = [], {}
-    for line in process.stdout:
-        said.append(line)
+    process = subprocess.Popen([*torchrun, held.__file__, str(step), *words], stdout=subprocess.PIPE, text=True)
+    waiting = {}
+    for line in process.stdout:  # bars of the host, which are parts of lines, go to standard error
         if line.startswith(held.HELD):
             place, number = line.rpartition("process")[2].split(":")
             waiting[int(place)] = int(number)
-            if len(waiting) == 2:
-                os.kill(waiting[1], signal.SIGKILL)
-    return process.wait(), "".join(said)
+        if len(waiting) == 2:
+            os.kill(waiting[1], signal.SIGKILL)
+            break
+    process.communicate()
+    return sorted(waiting), process.returncode
 
 
-def run_two_ranks(script, *words, logs):
+def run_two_ranks(script, *words, logs, one_device=False):
     """Run a script as ranks 0 and 1 to their end; where one fails the other is not waited for, which waits for the first."""
     shared = shared_environment()
     said = [logs / f"rank-{rank}.log" for rank in range(2)]
     processes = []
     for rank, log in enumerate(said):
-        environment = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        environment = {**shared, "RANK": str(rank), "LOCAL_RANK": "0" if one_device else str(rank)}
         with log.open("w") as file:
             command = [sys.executable, str(script), *map(str, words)]
             processes.append(subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT))
@@ -59,7 +59,8 @@ def run_two_ranks(script, *words, logs):
 
 
 STEPS = 3  # of an epoch: 17 pairs are trained on, 8 at a time; the last batch has one, for two processes
-PADDED = ["--set", "train.fast=false", "--set", "loss.kind=mse", "--set", "loss.learn_temperature=false"]
+FAST = ["--set", "train.epochs=1"]
+PADDED = [*FAST, "--set", "train.fast=false", "--set", "loss.kind=mse", "--set", "loss.learn_temperature=false"]
 
 
 def write_training(folder, encoder):

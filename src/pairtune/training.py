@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -105,9 +106,14 @@ def prepare_encoder(recipe: Recipe, task: Task) -> tuple[SentenceTransformer, Ta
 
 
 def check_shares(recipe: Recipe) -> None:
-    """Refuse a batch size that several processes cannot share equally."""
+    """Refuse a batch size that several processes cannot share equally, and FSDP: the first process scores and saves alone."""
     from pairtune.processes import world_size
 
+    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
+        raise UserError(
+            "FSDP spreads the weights over the processes, and pairtune scores and saves in one of them: start without it. "
+            'loss.mini_batch_size, train.gradient_checkpointing and train.optimizer = "adamw-8bit" save memory too'
+        )
     for size in (stage.train.batch_size for stage in recipe.stages):
         if size % world_size():
             above = -(-size // world_size()) * world_size()

@@ -16,7 +16,7 @@ class Shared:
     words: list[str]
     folder: Path
     ranks: list[dict]
-    killed: tuple[int, str]
+    killed: tuple[list[int], int]
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +36,7 @@ def shared(tiny_encoder, plain_encoder, tmp_path_factory):
     import torch
 
     import ddp_worker
-    from ranks import PADDED, STEPS, kill_one_rank, run_two_ranks, write_training
+    from ranks import FAST, PADDED, STEPS, kill_one_rank, run_two_ranks, write_training
 
     out = tmp_path_factory.mktemp("ddp")
     words = write_training(out, tiny_encoder)
@@ -44,7 +44,7 @@ def shared(tiny_encoder, plain_encoder, tmp_path_factory):
     commands = [
         [*words, "--out", str(out / "killed"), "--resume"],
         [*words, "--out", str(out / "undisturbed")],
-        [*words, "--out", str(out / "fast"), "--model", plain_encoder],
+        [*words, "--out", str(out / "fast"), "--model", plain_encoder, *FAST],
         [*words, "--out", str(out / "padded"), "--model", plain_encoder, *PADDED],
     ]
     (out / "commands.json").write_text(json.dumps(commands))

@@ -48,7 +48,7 @@ def test_the_forecast_of_a_large_batch_is_what_the_batch_keeps(tiny_model, small
     dataset = trainer.train_dataset
     whole = trainer.data_collator([dataset[row] for row in forecast.longest_first(dataset)])
     tiny_model.train()
-    measured = forecast.try_step(trainer, whole).saved
+    measured = forecast.count_saved(trainer, whole)
     assert found.token * found.tokens == pytest.approx(measured, rel=0.15)
     assert found.texts == 96 and found.fixed == 12 * found.trainable
 
@@ -87,7 +87,7 @@ def test_gradient_checkpointing_changes_memory_and_not_the_gradients(tiny_model,
         trainer.compute_loss(tiny_model, inputs).backward()
         gradients = [parameter.grad.clone() for parameter in tiny_model.parameters() if parameter.grad is not None]
         tiny_model.zero_grad()
-        found[checkpointing] = gradients, forecast.try_step(trainer, inputs).saved
+        found[checkpointing] = gradients, forecast.count_saved(trainer, inputs)
     for one, other in zip(found[False][0], found[True][0], strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
     assert found[True][1] < 0.7 * found[False][1]

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
+import ddp_gpu
 import failing
 from pairtune.cli import app
 from pairtune.errors import UserError
 from pairtune.runs.recipe import OrderSettings
 from pairtune.runs.record import read_records
 from pairtune.sbert.sampler import OrderedBatchSampler
-from ranks import PADDED
+from ranks import FAST, PADDED, run_two_ranks, write_training
 from small import assert_same_weights, weights
 
 pytestmark = pytest.mark.xdist_group("ddp")  # the two processes are started once
@@ -27,26 +29,38 @@ def record_of(folder):
     return json.loads((folder / "seed-1" / "record.json").read_text())
 
 
-@pytest.mark.parametrize(("name", "more"), [("fast", []), ("padded", PADDED)])
+@pytest.mark.parametrize(("name", "more"), [("fast", FAST), ("padded", PADDED)])
 def test_two_processes_train_what_one_trains(shared, plain_encoder, tmp_path, name, more):
     words = [*shared.words, "--model", plain_encoder, *more, "--out", str(tmp_path / "alone")]
     assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
-    one, two = record_of(tmp_path / "alone"), record_of(shared.folder / name)
+    assert_trained_alike(tmp_path / "alone", shared.folder / name, plain_encoder)
+
+
+def assert_trained_alike(alone, shared, encoder):
+    one, two = record_of(alone), record_of(shared)
     assert one["pairs"] == two["pairs"] and one["pairs"]["train"] == 17
     assert one["recipe"] == two["recipe"]
     for mine, theirs in zip(one["epochs"], two["epochs"], strict=True):
         assert theirs["loss"] == pytest.approx(mine["loss"], rel=1e-4)
         assert theirs["dev"] == pytest.approx(mine["dev"], abs=1e-4)
-    before, alone, both = (
+    before, mine, theirs = (
         np.concatenate([value.ravel() for value in weights(folder).values()])
-        for folder in (Path(plain_encoder), tmp_path / "alone" / "model", shared.folder / name / "model")
+        for folder in (Path(encoder), alone / "model", shared / "model")
     )
-    assert np.linalg.norm(both - alone) < 0.02 * np.linalg.norm(alone - before)
+    assert np.linalg.norm(theirs - mine) < 0.02 * np.linalg.norm(mine - before)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+def test_two_processes_on_one_gpu_train_what_one_trains(plain_encoder, tmp_path):
+    words = [*write_training(tmp_path, plain_encoder), *FAST]
+    assert CliRunner().invoke(app, [*words, "--out", str(tmp_path / "alone")], catch_exceptions=False).exit_code == 0
+    run_two_ranks(ddp_gpu.__file__, *words, "--out", tmp_path / "both", logs=tmp_path, one_device=True)
+    assert_trained_alike(tmp_path / "alone", tmp_path / "both", plain_encoder)
 
 
 def test_a_run_of_two_processes_of_which_one_was_killed_resumes_to_the_same_weights(shared):
-    code, said = shared.killed
-    assert code != 0 and said.count("held at step") == 2
+    assert shared.killed == ([0, 1], 1)  # both were at work, and torchrun ended the other one
     assert_same_weights(shared.folder / "killed" / "model", shared.folder / "undisturbed" / "model")
     killed, undisturbed = record_of(shared.folder / "killed"), record_of(shared.folder / "undisturbed")
     assert killed["epochs"] == undisturbed["epochs"] and killed["after"] == undisturbed["after"]
@@ -91,6 +105,15 @@ def test_a_batch_size_that_processes_cannot_share_is_refused(monkeypatch, tiny_e
 
     monkeypatch.setattr(processes, "world_size", lambda: 3)
     with pytest.raises(UserError, match="batch_size is 8, and 3 processes share each batch: give a multiple of 3, such as 9"):
+        training.check_shares(small_recipe(tiny_encoder))
+
+
+def test_fsdp_is_refused_rather_than_waited_for(monkeypatch, tiny_encoder):
+    from pairtune import training
+    from small import small_recipe
+
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")  # as accelerate launch --use_fsdp says it
+    with pytest.raises(UserError, match="start without it"):
         training.check_shares(small_recipe(tiny_encoder))
 
 

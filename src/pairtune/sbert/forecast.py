@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,8 +123,8 @@ def forecast(trainer: PairTrainer, stage: Stage) -> Forecast:
     hard = trainer.data_collator([dataset[row] for row in rows[: min(PROBE, own)]])
     with leave_no_trace(model), raw_embeddings(model):
         model.train()
-        saved = try_step(trainer, hard).saved  # the first step is slower than others
-        took = try_step(trainer, usual).seconds
+        saved = count_saved(trainer, hard)  # the first step is slower than others
+        took = time_step(trainer, usual)
     trainable = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     return Forecast(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
@@ -140,44 +139,33 @@ def forecast(trainer: PairTrainer, stage: Stage) -> Forecast:
     )
 
 
-@dataclass
-class Tried:
-    """A step that was tried: its seconds, and the bytes that the backward pass waited for."""
-
-    seconds: float
-    saved: int
-
-
-def try_step(trainer: PairTrainer, inputs: Any) -> Tried:
-    """One forward and backward pass, without an update."""
-    wait = torch.cuda.synchronize if trainer.model.device.type == "cuda" else lambda: None
-    inputs = {name: value.to(trainer.model.device) if hasattr(value, "to") else value for name, value in inputs.items()}
-    tried, began = Tried(0.0, 0), time.perf_counter()
-    with counting_saved(trainer.model, tried), trainer.compute_loss_context_manager():
+def time_step(trainer: PairTrainer, inputs: Any) -> float:
+    """The seconds of a forward and backward pass, without an update."""
+    device: torch.device = trainer.model.device
+    inputs = {name: value.to(device) if hasattr(value, "to") else value for name, value in inputs.items()}
+    began = time.perf_counter()
+    with trainer.compute_loss_context_manager():
         loss: Tensor = trainer.compute_loss(trainer.model, inputs)
     loss.backward()
-    wait()
-    tried.seconds = time.perf_counter() - began
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
     modules: list[Any] = [trainer.model, trainer.loss]
     for module in modules:
         module.zero_grad(set_to_none=True)
-    return tried
+    return time.perf_counter() - began
 
 
-@contextmanager
-def counting_saved(model: torch.nn.Module, tried: Tried) -> Iterator[None]:
-    """Inside, what is kept for a backward pass is counted, each piece of memory once, and without the weights."""
-    seen = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+def count_saved(trainer: PairTrainer, inputs: Any) -> int:
+    """The bytes that a forward pass keeps for the backward pass, each piece of memory once, and without the weights."""
+    seen = {parameter.untyped_storage().data_ptr(): 0 for parameter in trainer.model.parameters()}
 
     def count(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in seen:
-            seen.add(storage.data_ptr())
-            tried.saved += storage.nbytes()
+        seen.setdefault(tensor.untyped_storage().data_ptr(), tensor.untyped_storage().nbytes())
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-        yield
+        time_step(trainer, inputs)
+    return sum(seen.values())
 
 
 def longest_first(dataset: Any) -> list[int]:
@@ -208,10 +196,10 @@ def describe(found: Forecast, trainer: PairTrainer, stage: Stage) -> str:
     pairs = len(trainer.train_dataset)  # type: ignore[arg-type]
     seconds = pairs * stage.train.epochs / found.speed
     trained = "" if found.trainable == found.parameters else f" ({found.trainable:,} are trained)"
-    step = found.weights + found.step(stage.loss.mini_batch_size)
+    size, fixed = (gigabytes(found.weights + one) for one in (found.step(), found.fixed))
+    step = "" if stage.loss.mini_batch_size else f" a step takes up to {size}, {fixed} of it weights, gradients and optimizer;"
     return (
-        f"{found.parameters:,} parameters{trained}; a step takes up to {gigabytes(step)} "
-        f"({gigabytes(found.weights + found.fixed)} of it weights, gradients and optimizer), {gigabytes(found.free)} are free; "
+        f"{found.parameters:,} parameters{trained};{step} {gigabytes(found.free)} are free; "
         f"about {found.speed:.0f} pairs/s by a short trial: {stage.train.epochs} epochs of {pairs:,} pairs take about "
         f"{describe_seconds(seconds)}, without evaluation"
     )

@@ -137,7 +137,10 @@ def packing_collator(
     if reason:
         say(f"training with padding, the slower way: {reason}")
         return None
-    static = lengths_to_capture(model, stage.train.precision) if model.device.type == "cuda" else 0
+    alone, cuda = arguments.parallel_mode == ParallelMode.NOT_PARALLEL, model.device.type == "cuda"
+    if cuda and not alone:
+        say("steps are not captured as CUDA graphs: several processes join their embeddings in the middle of a step")
+    static = lengths_to_capture(model, stage.train.precision) if cuda and alone else 0
     return PackingCollator(model, dataset, offset=first_position(model), static=static, part=part)
 
 
