@@ -200,8 +200,8 @@ def describe(found: Forecast, trainer: PairTrainer, stage: Stage) -> str:
     step = "" if stage.loss.mini_batch_size else f" a step takes up to {size}, {fixed} of it weights, gradients and optimizer;"
     return (
         f"{found.parameters:,} parameters{trained};{step} {gigabytes(found.free)} are free; "
-        f"about {found.speed:.0f} pairs/s by a short trial: {stage.train.epochs} epochs of {pairs:,} pairs take about "
-        f"{describe_seconds(seconds)}, without evaluation"
+        f"about {found.speed:.0f} pairs/s by a short trial: {pairs * stage.train.epochs:,} pairs in {stage.train.epochs} epochs "
+        f"take at least {describe_seconds(seconds)}, updates of the weights and evaluation not counted"
     )
 
 
