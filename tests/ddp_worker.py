@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -12,6 +14,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 from torch import nn
 
 from ddp_sampler import train_three_times
+from pairtune.cli import main as command_line
 from pairtune.fast.packing import PackingCollator
 from pairtune.sbert.losses import BatchSoftmaxLoss, ComboLoss, PearsonLoss
 from pairtune.sbert.trainer import PairTrainer
@@ -123,6 +126,9 @@ def main(folder: str, out: Path) -> None:
     found["trained on the joined batch, packed"] = train(folder, out / "packed", 3, gather=True, packed=True)
     found["trained on separate batches"] = train(folder, out / "separate", 3, gather=False)
     found["hard batches"] = train_three_times(folder, out / "hard")
+    for words in json.loads((out / "commands.json").read_text()):
+        with suppress(SystemExit):
+            command_line(words)
     torch.save(found, out / f"{rank}.pt")
     dist.destroy_process_group()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
@@ -18,7 +19,7 @@ class Hold(TrainerCallback):
 
     def on_step_end(self, args, state, control, **kwargs):
         if state.global_step == int(sys.argv[1]):
-            print(f"{HELD} {state.global_step}", flush=True)
+            print(f"{HELD} {state.global_step} as process {args.process_index}: {os.getpid()}", flush=True)
             signal.pause()
 
 

@@ -2,23 +2,49 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 
+import held
+from small import small_pairs
 
-def run_two_ranks(script, *words, logs):
-    """Run a script as ranks 0 and 1 to their end; where one fails the other is not waited for, which waits for the first."""
+
+def shared_environment(**more):
+    """What torchrun tells two processes, but for their numbers."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    return {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1", **more}
+
+
+def kill_one_rank(step, words):
+    """Start two processes with torchrun, and kill the second when both are at this step of training; how all of them ended."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    process = subprocess.Popen([*torchrun, held.__file__, str(step), *words], stdout=subprocess.PIPE, text=True)
+    waiting = {}
+    for line in process.stdout:  # bars of the host, which are parts of lines, go to standard error
+        if line.startswith(held.HELD):
+            place, number = line.rpartition("process")[2].split(":")
+            waiting[int(place)] = int(number)
+        if len(waiting) == 2:
+            os.kill(waiting[1], signal.SIGKILL)
+            break
+    process.communicate()
+    return sorted(waiting), process.returncode
+
+
+def run_two_ranks(script, *words, logs, one_device=False):
+    """Run a script as ranks 0 and 1 to their end; where one fails the other is not waited for, which waits for the first."""
+    shared = shared_environment()
     said = [logs / f"rank-{rank}.log" for rank in range(2)]
     processes = []
     for rank, log in enumerate(said):
-        environment = {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        environment = {**shared, "RANK": str(rank), "LOCAL_RANK": "0" if one_device else str(rank)}
         with log.open("w") as file:
             command = [sys.executable, str(script), *map(str, words)]
             processes.append(subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT))
@@ -30,3 +56,20 @@ def run_two_ranks(script, *words, logs):
             process.kill()
             process.wait()
     assert ended == [0, 0], "\n".join(log.read_text()[-4000:] for log in said)
+
+
+STEPS = 3  # of an epoch: 17 pairs are trained on, 8 at a time; the last batch has one, for two processes
+FAST = ["--set", "train.epochs=1"]
+PADDED = [*FAST, "--set", "train.fast=false", "--set", "loss.kind=mse", "--set", "loss.learn_temperature=false"]
+
+
+def write_training(folder, encoder):
+    """A training of two epochs as the command line has it."""
+    pairs, path, recipe = small_pairs(40, 7), folder / "pairs.jsonl", folder / "small.toml"
+    rows = ({"q": left, "a": right, "y": float(y)} for left, right, y in zip(pairs.left, pairs.right, pairs.label, strict=True))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    recipe.write_text(
+        f'encoder = "{encoder}"\nkeep_original = false\nselect = "last"\n[loss]\nkind = "combo"\nlearn_temperature = true\n'
+        "[train]\nepochs = 2\nbatch_size = 8\nlearning_rate = 1e-4\nmax_seq_length = 16\npairs = 17\n"
+    )
+    return ["train", str(recipe), "--data", str(path), "--left", "q", "--right", "a", "--label", "y"]

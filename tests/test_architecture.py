@@ -23,6 +23,7 @@ LINES = [  # each may import what stands below it, never sideways or up
     ["fast", "engines"],
     ["ordering", "loss", "metrics"],
     ["runs"],
+    ["processes"],
     ["errors", "progress", "cache"],
 ]
 LEVEL = {name: level for level, names in enumerate(LINES) for name in names}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import unicodedata
@@ -14,9 +15,20 @@ QUIET_SECONDS = 2.0  # what is faster than this needs no progress
 LOG_EVERY_SECONDS = 10.0
 
 
+def count_processes() -> int:
+    """How many processes torchrun or accelerate started together; 1 where none did."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_first() -> bool:
+    """Whether this is the first of the processes that train together, which speaks for all; true where there is only one."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def say(message: str) -> None:
     """One line to standard error, where progress belongs: standard output stays clean for figures."""
-    print(printable(message), file=sys.stderr, flush=True)
+    if is_first():
+        print(printable(message), file=sys.stderr, flush=True)
 
 
 def printable(text: str) -> str:
@@ -48,7 +60,7 @@ def track(items: Iterable[Item], what: str, total: int | None = None) -> Iterato
     """Yield the items, showing how far along we are once it has taken more than two seconds."""
     if total is None and isinstance(items, Sized):
         total = len(items)
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and is_first():
         yield from _track_on_a_terminal(items, what, total)
     else:
         yield from _track_in_a_log(items, what, total)

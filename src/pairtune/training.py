@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from pairtune.data.datasets import load_task
 from pairtune.data.material import check_candidates, check_negatives, note_splits
@@ -19,8 +18,8 @@ from pairtune.data.pairs import ALIKE, Task, add_prompts
 from pairtune.data.sources import check_sources, prompt_sources, read_sources, training_data
 from pairtune.data.splits import join_dev, rotate_dev
 from pairtune.errors import UserError
-from pairtune.progress import say
-from pairtune.runs.folder import RunFolder, ask_for, drop_folder, whole_folder, write_whole
+from pairtune.progress import is_first, say
+from pairtune.runs.folder import RunFolder, ask_for, disk_in_words, drop_folder, whole_folder, write_whole
 from pairtune.runs.lock import check_free
 from pairtune.runs.recipe import Recipe, Select, Stage
 from pairtune.runs.record import Epoch, Run, Trained, best_index, is_unchanged, kept_run, read_history
@@ -28,6 +27,9 @@ from pairtune.runs.settings import stage_of, unread_settings
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+    from pairtune.encoders.prompts import Sides
+    from pairtune.sbert.trainer import PairTrainer
 
 
 def run(
@@ -46,13 +48,13 @@ def run(
 
     checkpoints: after each epoch, to resume from; without them less is written, and an interrupted run begins anew.
     keep_model: without, the record and the scores are all that remains.
+    Of several processes, each trains on its part of every batch; the first one alone looks at the folder, scores and writes.
     """
-    from pairtune.encoders.adapters import add_adapter, check_adapter, merge_adapter
+    from pairtune.encoders.adapters import add_adapter, merge_adapter
     from pairtune.encoders.ignoring import give_tokenizer, ignoring
-    from pairtune.encoders.loading import check_dimensions, load_encoder
-    from pairtune.encoders.prompts import Sides
+    from pairtune.processes import check_same, share_from_first
     from pairtune.sbert.evaluator import evaluate_sizes
-    from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, name_base_model, write_evidence
+    from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, write_evidence
 
     if task is None:
         refuse_borrowed_dev(recipe)
@@ -63,37 +65,24 @@ def run(
     if "task" not in recipe.model_fields_set:  # the default's name would stand in records of a user's own pairs
         recipe = recipe.model_copy(update={"task": task.name})
     folder, asked = RunFolder(out), ask_for(recipe, seed, task.fingerprint(recipe.extra_splits))
-    check_free(out)
-    folder.check(asked, resume=resume, overwrite=overwrite)
-    if folder.finished and not overwrite:
-        folder.drop_checkpoints()
-        return folder.record()
+    check_shares(recipe)
+    check_same("the pairs, the settings or the encoder", json.dumps(asked))
+    if done := share_from_first(lambda: find_finished(folder, asked, resume=resume, overwrite=overwrite)):
+        return done
     task = arrange(task, recipe, seed)
     for note in task.notes:
         say(f"{task.name}: {note}")
-    model = load_encoder(recipe.encoder, recipe.stages[0].train.max_seq_length)
-    if recipe.adapter:
-        check_adapter(model, recipe.adapter)
-    merge_adapter(model)  # one that the encoder came with
-    dimensions = sorted({size for stage in recipe.stages for size in stage.train.dimensions}, reverse=True)
-    check_dimensions(model, dimensions, "train.dimensions")
-    name_base_model(model, recipe.encoder)
-    sides = Sides(model, recipe.prompts, alike=task.kind in ALIKE, mark=recipe.mark_sides)
-    for note in sides.notes:
-        say(f"{task.name}: {note}")
-    if task.sources:
-        as_it_came = task = prompt_sources(task, recipe, model)
-    else:
-        as_it_came, task = add_prompts(task, sides.own), add_prompts(task, sides.trained)
+    model, sides, as_it_came, task = prepare_encoder(recipe, task)
     original = model.tokenizer
     tokenizer = ignoring(original, recipe.ignore) if recipe.ignore else original
     with folder.hold(), disk_in_words(out):  # not before all that can be refused has been
-        folder.check(asked, resume=resume, overwrite=overwrite)  # another process may have been faster
-        folder.begin(asked, overwrite=overwrite)
-        if folder.pending:
-            return folder.publish(results)
+        if done := share_from_first(lambda: begin(folder, asked, results, resume=resume, overwrite=overwrite)):
+            return done
         say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
-        before = folder.remember("before", lambda: evaluate_and_keep(model, as_it_came, kept_outcome(folder, "before")))
+        outcome = partial(kept_outcome, folder)
+        before = share_from_first(
+            lambda: folder.remember("before", lambda: evaluate_and_keep(model, as_it_came, outcome("before")))
+        )
         sides.keep()
         if recipe.ignore:
             give_tokenizer(model, tokenizer)
@@ -107,14 +96,77 @@ def run(
                 give_tokenizer(model, original)
         if recipe.adapter and recipe.adapter.save == "merged":
             merge_adapter(model)
-        after = evaluate_and_keep(model, task, kept_outcome(folder, "after"))
-        sizes = evaluate_sizes(model, task, "dev", dimensions) if dimensions else []
-        record = make_record(recipe, seed, task, folder, before, after, trained, str(model.device), sizes)
-        if keep_model:
-            write_model(model, folder, len(recipe.stages), record, task)
-        write_evidence(folder, task, len(recipe.stages))
-        folder.finish(record, results)
-    return record
+
+        def conclude() -> Run:
+            after = evaluate_and_keep(model, task, outcome("after"))
+            sizes = evaluate_sizes(model, task, "dev", recipe.dimensions) if recipe.dimensions else []
+            record = make_record(recipe, seed, task, folder, before, after, trained, str(model.device), sizes)
+            if keep_model:
+                write_model(model, folder, len(recipe.stages), record, task)
+            write_evidence(folder, task, len(recipe.stages))
+            folder.finish(record, results)
+            return record
+
+        return share_from_first(conclude)
+
+
+def prepare_encoder(recipe: Recipe, task: Task) -> tuple[SentenceTransformer, Sides, Task, Task]:
+    """The encoder as it comes, its prompts, and the task as it reads it: as it came, and in training."""
+    from pairtune.encoders.adapters import check_adapter, merge_adapter
+    from pairtune.encoders.loading import check_dimensions, load_encoder
+    from pairtune.encoders.prompts import Sides
+    from pairtune.sbert.outcomes import name_base_model
+
+    model = load_encoder(recipe.encoder, recipe.stages[0].train.max_seq_length)
+    if recipe.adapter:
+        check_adapter(model, recipe.adapter)
+    merge_adapter(model)  # one that the encoder came with
+    check_dimensions(model, recipe.dimensions, "train.dimensions")
+    name_base_model(model, recipe.encoder)
+    sides = Sides(model, recipe.prompts, alike=task.kind in ALIKE, mark=recipe.mark_sides)
+    for note in sides.notes:
+        say(f"{task.name}: {note}")
+    if task.sources:
+        task = prompt_sources(task, recipe, model)
+        return model, sides, task, task
+    return model, sides, add_prompts(task, sides.own), add_prompts(task, sides.trained)
+
+
+def check_shares(recipe: Recipe) -> None:
+    """Refuse a batch size that several processes cannot share equally, and FSDP: the first process scores and saves alone."""
+    from pairtune.processes import world_size
+
+    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
+        raise UserError(
+            "FSDP spreads the weights over the processes, and pairtune scores and saves in one of them: start without it. "
+            'loss.mini_batch_size, train.gradient_checkpointing and train.optimizer = "adamw-8bit" save memory too'
+        )
+    if recipe.sources and world_size() > 1:
+        raise UserError("several sources are trained in one process: start without torchrun, or give one dataset")
+    for size in (stage.train.batch_size for stage in recipe.stages):
+        if size % world_size():
+            above = -(-size // world_size()) * world_size()
+            raise UserError(
+                f"train.batch_size is {size}, and {world_size()} processes share each batch: "
+                f"give a multiple of {world_size()}, such as {above}"
+            )
+
+
+def find_finished(folder: RunFolder, asked: dict[str, Any], *, resume: bool, overwrite: bool) -> Run | None:
+    """The record of the run that is in the folder, where it is finished and kept. Refuses a folder that may not be written."""
+    check_free(folder.path)
+    folder.check(asked, resume=resume, overwrite=overwrite)
+    if not folder.finished or overwrite:
+        return None
+    folder.drop_checkpoints()
+    return folder.record()
+
+
+def begin(folder: RunFolder, asked: dict[str, Any], results: Path, *, resume: bool, overwrite: bool) -> Run | None:
+    """Make the folder of a run that is held; the record of one that had only to be told of."""
+    folder.check(asked, resume=resume, overwrite=overwrite)  # another process may have been faster
+    folder.begin(asked, overwrite=overwrite)
+    return folder.publish(results) if folder.pending else None
 
 
 def refuse_borrowed_dev(recipe: Recipe) -> None:
@@ -167,20 +219,34 @@ def train(
     seeds: other ones than the recipe's. task: your own data (`read_table`), where the recipe names none of ours.
     resume: go on with what is there. overwrite: begin anew; runs of other seeds in `out` are gone when these are done.
     """
+    from pairtune.processes import share_from_first, together
+
     out, seeds = Path(out), recipe.seeds if seeds is None else seeds
+    options: Any = {"results": out.parent / "results.jsonl", "task": task, "resume": resume, "overwrite": overwrite}
+    with together():
+        others = share_from_first(lambda: find_others(out, seeds))
+        runs = [run(recipe, seed, out=out / f"seed-{seed}", **options) for seed in seeds]
+        share_from_first(lambda: keep_best_seed(out, runs, others if overwrite else None))
+    return runs
+
+
+def find_others(out: Path, seeds: Sequence[int]) -> list[Path]:
+    """The runs of other seeds in the folder. Refuses one with a model that none of them made."""
     mine = {f"seed-{seed}" for seed in seeds}
     others = [path.parent for path in out.glob("seed-*/recipe.json") if path.parent.name not in mine]
     if (out / "model").exists() and not others and not any((out / name / "recipe.json").exists() for name in mine):
         raise UserError(f"{out / 'model'} was not made by pairtune, and would be replaced: give another --out")
-    options: Any = {"results": out.parent / "results.jsonl", "task": task, "resume": resume, "overwrite": overwrite}
-    runs = [run(recipe, seed, out=out / f"seed-{seed}", **options) for seed in seeds]
-    if overwrite:
-        for path in others:
+    return others
+
+
+def keep_best_seed(out: Path, runs: Sequence[Run], lost: Sequence[Path] | None) -> None:
+    """Make the model of the best seed that of all. lost: the runs of other seeds, where they are to be replaced."""
+    if lost is not None:
+        for path in lost:
             drop_folder(path)
         (out / "report.html").unlink(missing_ok=True)  # of several seeds; who trains writes the new one
     with disk_in_words(out):
         copy_whole(out / f"seed-{runs[kept_run(runs)].seed}" / "model", out / "model")
-    return runs
 
 
 def train_stages(
@@ -215,13 +281,15 @@ def train_stage(
     from pairtune.encoders.adapters import restore_weights
     from pairtune.encoders.embedding import describe_cut
     from pairtune.encoders.loading import length_of, set_length
+    from pairtune.processes import share_from_first
     from pairtune.sbert.callbacks import Clock, LogEpochs, Progress
     from pairtune.sbert.checkpoints import newest_usable_checkpoint
+    from pairtune.sbert.forecast import explain_failure, fit_memory
     from pairtune.sbert.trainer import count_rows, make_trainer, texts_of
     from pairtune.sbert.watch import Watch
 
     done = folder / "trained.json"
-    if done.exists():
+    if share_from_first(done.exists):
         restore_weights(model, folder / "model")
         return Trained(**_read_trained(done))
     stage, select = recipe.stages[number - 1], recipe.selects[number - 1]
@@ -235,11 +303,16 @@ def train_stage(
     watch = Watch(clock, stage.loss.positive_above)
     progress = Progress(clock, title=f"stage {number} of {len(recipe.stages)}" if len(recipe.stages) > 1 else "training")
     callbacks = [clock, progress, watch, LogEpochs()]
-    stages = {name: stage_of(recipe, stage, name) for name in task.sources} if isinstance(dataset, dict) else {"": stage}
     options: Any = {"select": select, "checkpoints": checkpoints, "share": recipe.share}
-    trainer = make_trainer(model, dataset, stages, task, seed, folder, callbacks, **options)
+
+    def make(stage: Stage) -> PairTrainer:
+        several = isinstance(dataset, dict)
+        stages = {name: stage_of(recipe, stage, name) for name in task.sources} if several else {"": stage}
+        return make_trainer(model, dataset, stages, task, seed, folder, callbacks, **options)
+
+    trainer, stage = fit_memory(make, stage, folder if checkpoints else None, progress.title)
     try:
-        trainer.train(resume_from_checkpoint=newest_usable_checkpoint(folder) if checkpoints else None)
+        trainer.train(resume_from_checkpoint=share_from_first(lambda: newest_usable_checkpoint(folder)) if checkpoints else None)
     except Exception as problem:
         explain_failure(problem, stage, trainer.state.log_history)
         raise
@@ -251,7 +324,7 @@ def train_stage(
         say(f"{progress.title}: no epoch was better on dev than the start ({task.metric} {to_beat:.4f}): the start is kept")
         first.restore(model)
     trained = Trained(epochs, kept, clock.seconds, clock.pairs, rows)
-    if checkpoints:
+    if checkpoints and is_first():
         save_whole(model, folder / "model")
         write_whole(done, json.dumps({**vars(trained), "epochs": [epoch.model_dump() for epoch in epochs]}))
     return trained
@@ -295,38 +368,6 @@ def save_whole(model: SentenceTransformer, folder: Path) -> None:
 def _read_trained(path: Path) -> dict[str, Any]:
     values = json.loads(path.read_text())
     return {**values, "epochs": [Epoch.model_validate(epoch) for epoch in values["epochs"]]}
-
-
-FULL_DISK = ("os error 28", "os error 27", "failed writing file", "inline_container")  # what safetensors and torch say
-
-
-@contextmanager
-def disk_in_words(folder: Path) -> Iterator[None]:
-    """Say what to do about a disk that is full, whoever has noticed."""
-    try:
-        yield
-    except Exception as problem:
-        text = f"{problem} {problem.__cause__ or ''}"
-        if not isinstance(problem, OSError) and not any(sign in text for sign in FULL_DISK):
-            raise
-        raise UserError(
-            f"could not write to {folder} ({str(problem).splitlines()[0]}): free some space; "
-            f"the last complete checkpoint is kept, and --resume goes on from it"
-        ) from problem
-
-
-def explain_failure(problem: Exception, stage: Stage, log: list[dict[str, Any]]) -> None:
-    """Turn what a user can mend, too large a batch or too high a rate, into a message that says how. log: the host's."""
-    if type(problem).__name__ == "OutOfMemoryError":
-        raise UserError(
-            f"a batch of {stage.train.batch_size} pairs does not fit into the device's memory: lower train.batch_size, "
-            f"or set loss.mini_batch_size (16, say) to go through it in parts"
-        ) from problem
-    if lost := [entry["step"] for entry in log if not np.isfinite(entry.get("loss", 0.0))]:
-        raise UserError(
-            f"the training diverged: the loss is NaN or infinite since step {lost[0]}. Lower train.learning_rate "
-            f"(it is {stage.train.learning_rate:g}; 2e-5 is usual), or raise loss.temperature (it is {stage.loss.temperature:g})"
-        ) from problem
 
 
 def write_model(model: SentenceTransformer, folder: RunFolder, stages: int, record: Run, task: Task) -> None:

@@ -1,18 +1,58 @@
-"""Two processes that train together, started once for all tests of them."""
+"""Two processes that train together, started once for all tests of them; and a run of two that was killed before."""
 
 from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 
+@dataclass(frozen=True)
+class Shared:
+    """What two processes found and left. words: the command line of their runs, which are in `folder`."""
+
+    words: list[str]
+    folder: Path
+    ranks: list[dict]
+    killed: tuple[list[int], int]
+
+
 @pytest.fixture(scope="session")
-def two_ranks(tiny_encoder, tmp_path_factory):
-    """What each of the two processes found."""
+def plain_encoder(tiny_encoder, tmp_path_factory):
+    """The tiny encoder without dropout: what two processes compute is then what one computes."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(tiny_encoder, device="cpu")
+    model[0].auto_model.config.hidden_dropout_prob = model[0].auto_model.config.attention_probs_dropout_prob = 0.0
+    model.save_pretrained(str(tmp_path_factory.mktemp("plain")), create_model_card=False)
+    return str(tmp_path_factory.getbasetemp() / "plain0")
+
+
+@pytest.fixture(scope="session")
+def shared(tiny_encoder, plain_encoder, tmp_path_factory):
+    """Two processes: one is killed in the second epoch; two others go on with that run, and do everything else."""
     import torch
 
     import ddp_worker
-    from ranks import run_two_ranks
+    from ranks import FAST, PADDED, STEPS, kill_one_rank, run_two_ranks, write_training
 
     out = tmp_path_factory.mktemp("ddp")
+    words = write_training(out, tiny_encoder)
+    killed = kill_one_rank(STEPS + 2, [*words, "--out", str(out / "killed")])
+    commands = [
+        [*words, "--out", str(out / "killed"), "--resume"],
+        [*words, "--out", str(out / "undisturbed")],
+        [*words, "--out", str(out / "fast"), "--model", plain_encoder, *FAST],
+        [*words, "--out", str(out / "padded"), "--model", plain_encoder, *PADDED],
+    ]
+    (out / "commands.json").write_text(json.dumps(commands))
     run_two_ranks(ddp_worker.__file__, tiny_encoder, out, logs=out)
-    return [torch.load(out / f"{rank}.pt") for rank in range(2)]
+    return Shared(words, out, [torch.load(out / f"{rank}.pt") for rank in range(2)], killed)
+
+
+@pytest.fixture(scope="session")
+def two_ranks(shared):
+    """What each of the two processes found."""
+    return shared.ranks

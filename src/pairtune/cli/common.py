@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from pairtune.errors import UserError
-from pairtune.progress import printable
+from pairtune.progress import count_processes, printable, say
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -39,6 +39,7 @@ RightPrompt = Annotated[
 
 @app.callback(invoke_without_command=True)
 def options(
+    context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
@@ -48,7 +49,11 @@ def options(
 
         print(__version__)
         raise typer.Exit
+    if count_processes() > 1 and context.invoked_subcommand != "train":
+        raise UserError(f"{count_processes()} processes were started together, and only `pairtune train` uses them: start one")
     share_cores()
+    if count_processes() > 1:
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # what a lost connection means is said in words
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
@@ -70,8 +75,6 @@ Dimension = Annotated[
 
 def say_notes(task: Task | None) -> None:
     """What was seen in the user's own pairs: their columns, labels and kind, and how they were split."""
-    from pairtune.progress import say
-
     if task is not None:
         for note in task.notes:
             say(f"{task.name}: {note}")
@@ -82,7 +85,6 @@ def settle_prompts(
 ) -> Prompts:
     """The prompts that were given by hand, or the model's own, which are said."""
     from pairtune.encoders.prompts import choose_prompts, keep_prompts
-    from pairtune.progress import say
 
     refuse_broken(left_prompt=left, right_prompt=right)
     given: dict[Literal["left", "right"], str] = {"left": left or "", "right": right or ""}
@@ -119,7 +121,7 @@ def choose_task(name: str | None, own: Task | None) -> Task:
 
 def stop(message: str) -> typer.Exit:
     """What to raise when Ctrl-C has ended a command: the words are said, and the status is the one that shells give it."""
-    print(f"\n{message}", file=sys.stderr)
+    say(f"\n{message}")
     # Under python -m, an interrupt that passed through the exec of a string (imports make dataclasses so) is remembered, and
     # ends the process as if nobody had caught it; the next exec of a string makes Python forget it.
     exec("")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +22,7 @@ from pairtune.cli.common import (
 )
 from pairtune.cli.options import OwnData, takes_data
 from pairtune.errors import UserError
-from pairtune.progress import say
+from pairtune.progress import count_processes, is_first, say
 
 if TYPE_CHECKING:
     from pairtune.data.pairs import Task
@@ -60,20 +61,32 @@ def train(
     """Train on your pairs (--data), or train a recipe, and keep the model that is best on dev."""
     from pairtune import training
 
-    task = own.read()
     overrides = [*(settings or ()), *([f"encoder={json.dumps(model)}"] if model else ())]
     overrides += [f"seeds={parse_seeds(seeds)}"] if seeds is not None else []
-    chosen = choose_recipe(recipe, task, overrides, "train")
-    folder = out or Path("runs") / (chosen.name.replace("/", "-") if task is None else own.name())
-    if resume and not any(folder.glob("seed-*/recipe.json")):
-        say(f"there is nothing to resume in {folder}: training from the beginning")
+    folder: Path | None = None
     try:
-        runs = training.train(chosen, out=folder, task=task, resume=resume, overwrite=overwrite)
+        with join_processes():
+            task = own.read()
+            chosen = choose_recipe(recipe, task, overrides, "train")
+            folder = out or Path("runs") / (chosen.name.replace("/", "-") if task is None else own.name())
+            if resume and not any(folder.glob("seed-*/recipe.json")):
+                say(f"there is nothing to resume in {folder}: training from the beginning")
+            runs = training.train(chosen, out=folder, task=task, resume=resume, overwrite=overwrite)
+            if is_first():
+                print_runs(runs, folder, as_json)
     except KeyboardInterrupt:
-        if not folder.exists():
+        if folder is None or not folder.exists():
             raise stop("stopped before anything was done") from None
         raise stop(f"stopped; what is done is kept in {folder}: the same command with --resume goes on") from None
-    print_runs(runs, folder, as_json)
+
+
+def join_processes() -> AbstractContextManager[None]:
+    """Inside, the processes that torchrun or accelerate started are one; a single one has nothing to do, and needs no torch."""
+    if count_processes() == 1:
+        return nullcontext()
+    from pairtune.processes import together
+
+    return together()
 
 
 @app.command()

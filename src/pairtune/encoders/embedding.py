@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from pairtune.encoders.loading import length_of
@@ -16,6 +15,7 @@ from pairtune.errors import UserError
 from pairtune.fast.architectures import why_padded
 from pairtune.fast.packing import Tokens, shared_tokens
 from pairtune.ordering.nearest_gpu import float32_products
+from pairtune.processes import gather_everywhere, process_place
 from pairtune.progress import track
 
 if TYPE_CHECKING:
@@ -215,9 +215,6 @@ def describe_cut(model: SentenceTransformer, texts: Sequence[str]) -> str:
     return f"{cut:,} of {len(tokens):,} {of} have more than {limit} tokens and are cut (the longest has {tokens.max():,})"
 
 
-Thing = TypeVar("Thing")
-
-
 def encode_texts(
     model: SentenceTransformer,
     texts: Sequence[str],
@@ -259,27 +256,3 @@ def leave_no_trace(model: torch.nn.Module) -> Iterator[None]:
         finally:
             for module, training in modes:
                 module.training = training
-
-
-def process_place() -> tuple[int, int]:
-    """The number of this process, and of how many."""
-    return (dist.get_rank(), dist.get_world_size()) if dist.is_available() and dist.is_initialized() else (0, 1)
-
-
-def gather_everywhere(mine: Thing) -> list[Thing]:
-    """What each process holds, in their order, on every process."""
-    _, world = process_place()
-    if world == 1:
-        return [mine]
-    everyone: list[Any] = [None] * world
-    dist.all_gather_object(everyone, mine)
-    return everyone
-
-
-def share_from_first(make: Callable[[], Thing]) -> Thing:
-    """What the first process makes, on every process: two machines may round a sum differently, and must not disagree."""
-    rank, world = process_place()
-    box: list[Any] = [make() if rank == 0 else None]
-    if world > 1:
-        dist.broadcast_object_list(box)
-    return box[0]

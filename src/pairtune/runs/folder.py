@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pairtune.errors import UserError
+from pairtune.progress import is_first
 from pairtune.runs.lock import LOCK, hold_folder
 from pairtune.runs.recipe import Recipe
 from pairtune.runs.record import Run, append_record
@@ -67,7 +68,7 @@ class RunFolder:
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Keep other processes out until it is done; refuse, where one of them is in it."""
-        if int(os.environ.get("RANK", "0")):  # of several processes that train together, the first holds it for all
+        if not is_first():  # of several processes that train together, the first holds it for all
             yield
             return
         with ExitStack() as held:
@@ -245,6 +246,24 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         aside.rename(folder)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+FULL_DISK = ("os error 28", "os error 27", "failed writing file", "inline_container")  # what safetensors and torch say
+
+
+@contextmanager
+def disk_in_words(folder: Path) -> Iterator[None]:
+    """Say what to do about a disk that is full, whoever has noticed."""
+    try:
+        yield
+    except Exception as problem:
+        text = f"{problem} {problem.__cause__ or ''}"
+        if not isinstance(problem, OSError) and not any(sign in text for sign in FULL_DISK):
+            raise
+        raise UserError(
+            f"could not write to {folder} ({str(problem).splitlines()[0]}): free some space; "
+            f"the last complete checkpoint is kept, and --resume goes on from it"
+        ) from problem
 
 
 def _differences(found: Any, asked: Any, where: str = "") -> list[str]:

@@ -65,7 +65,7 @@ class LossSettings(Settings):
         0,
         ge=0,
         description="encode this many texts at a time, and again in the backward pass: large batches fit in less memory; "
-        "0: all at once",
+        "0: all at once, or as many as fit",
     )
     host: str = Field(
         "", description="for `host`: a loss of sentence-transformers with its own settings, to compare with, such as `AnglELoss`"
@@ -120,13 +120,19 @@ class TrainSettings(Settings):
     """How long, how fast, and on what part of the data."""
 
     epochs: int = Field(5, ge=1, le=10_000, description="passes over the training pairs")
-    batch_size: int = Field(32, ge=1, le=2**20, description="pairs in a batch")
+    batch_size: int = Field(32, ge=1, le=2**20, description="pairs in a batch, of all processes together")
     learning_rate: float = Field(2e-5, gt=0, description="peak learning rate; decays linearly to 0")
     weight_decay: float = Field(0.01, ge=0, description="weight decay of AdamW")
     warmup: float = Field(0.1, ge=0, lt=1, description="share of the steps in which the learning rate rises linearly")
     clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
     epsilon: float = Field(1e-6, gt=0, description="ε of AdamW")
     bias_correction: bool = Field(True, description="bias correction of AdamW; the paper has none on most tasks")
+    optimizer: Literal["adamw", "adamw-8bit"] = Field(
+        "adamw", description="`adamw-8bit`: the optimizer's state in a quarter of the memory (needs bitsandbytes or torchao)"
+    )
+    gradient_checkpointing: bool = Field(
+        False, description="compute each layer again in the backward pass: less memory, slower, and with padding"
+    )
     max_seq_length: int = Field(
         90, ge=0, description="longest text in tokens; longer texts are cut; 0: the encoder's own limit, at most 512"
     )
@@ -276,6 +282,11 @@ class Recipe(Settings):
     def extra_splits(self) -> list[str]:
         """The splits beside train that its stages train on."""
         return sorted({name for stage in self.stages for name in stage.train.splits.split("+")} - {"train"})
+
+    @property
+    def dimensions(self) -> list[int]:
+        """All sizes that its embeddings are cut to, the largest first."""
+        return sorted({size for stage in self.stages for size in stage.train.dimensions}, reverse=True)
 
     @property
     def selects(self) -> tuple[Select, ...]:

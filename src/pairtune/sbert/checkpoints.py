@@ -10,6 +10,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from pairtune.encoders.loading import file_digest
+from pairtune.processes import wait_for_all
 from pairtune.progress import say
 from pairtune.runs.folder import write_whole
 
@@ -25,7 +26,8 @@ class Seal(TrainerCallback):
     """Marks a checkpoint as whole once everything in it is on the disk. Must be the last callback that saves."""
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Write the hash of every file, then let go of older checkpoints."""
+        """Write the hash of every file, then let go of older checkpoints. Each process writes its random numbers first."""
+        wait_for_all()
         if state.is_world_process_zero:
             folder = checkpoint_folder(args, state)
             seal_folder(folder)

@@ -12,11 +12,12 @@ import torch
 from pydantic import ValidationError
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from pairtune.encoders.embedding import encode_texts, share_from_first
+from pairtune.encoders.embedding import encode_texts
 from pairtune.errors import UserError
 from pairtune.ordering import ORDERINGS, Order, advise, check_controls, order_pairs
 from pairtune.ordering.nearest import unit_rows
 from pairtune.ordering.order import describe_groups
+from pairtune.processes import share_from_first
 from pairtune.progress import say
 from pairtune.runs.mistakes import explain
 from pairtune.runs.recipe import OrderSettings
@@ -65,6 +66,7 @@ class HardBatches(TrainerCallback):
         self.settings = read_settings({name: value for name, value in locals().items() if name in OrderSettings.model_fields})
         self.sources: dict[str, OrderSettings] = {}  # of several datasets, those that are ordered otherwise
         self.samplers: list[OrderedBatchSampler] = []
+        self.shares = 1  # processes that share each batch; with 1, each has batches of its own
         self.kept: Kept | None = None
         self._encoded: dict[int, Encoded] = {}  # of each sampler in `_ordered`
         self._epoch = -1
@@ -80,7 +82,7 @@ class HardBatches(TrainerCallback):
         if self not in trainer.callback_handler.callbacks:
             trainer.add_callback(self)
         name = dataset[0].get("dataset_name") if self.sources else None
-        return OrderedBatchSampler(dataset, settings=self.sources.get(str(name), self.settings), **options)
+        return OrderedBatchSampler(dataset, settings=self.sources.get(str(name), self.settings), shares=self.shares, **options)
 
     def __repr__(self) -> str:
         changed = {name: value for name, value in self.settings if value != OrderSettings.model_fields[name].default}
@@ -125,7 +127,7 @@ class HardBatches(TrainerCallback):
         if state.is_world_process_zero:
             for sampler in self.samplers:
                 if ORDERINGS[sampler.settings.by].needs != "nothing":
-                    description = describe_groups(sampler.order_of_epoch(), sampler.batch_size)
+                    description = describe_groups(sampler.order_of_epoch(), sampler.size)
                     say(f"epoch {self._epoch + 1}, order by {sampler.settings.by}: {description}")
         if self.kept is not None:
             self.kept.begin_epoch(list(kwargs["train_dataloader"].batch_sampler), self._done)

@@ -19,9 +19,10 @@ from pairtune.errors import UserError
 from pairtune.loss.batch_softmax import batch_softmax_loss, check_choices, check_temperature
 from pairtune.loss.pointwise import POINTWISE, cosent_loss, pearson_loss
 from pairtune.loss.terms import check_labels, flat_labels, text_ids
+from pairtune.processes import world_size
 from pairtune.runs.recipe import LossSettings
 from pairtune.sbert.memory import Guide
-from pairtune.sbert.raw import CutLoss, join_ranks, warn_of_unit_vectors, world_size
+from pairtune.sbert.raw import CutLoss, join_ranks, warn_of_unit_vectors
 from pairtune.sbert.temperature import Temperature
 
 CITATION = """
@@ -56,6 +57,7 @@ class PairLoss(CachedLossMixin, nn.Module):
     loss over a batch would otherwise change with the number of processes; in one process it does nothing. Turn it off
     where the processes may be in different losses at the same step (a dict of losses under DDP).
     dimensions: the loss is the sum of those of the embeddings cut to each of these (Matryoshka); none: of whole ones.
+    filler: the rows of this process do not count. It takes part in the step, where a batch has fewer pairs than processes.
     """
 
     needs_labels = False
@@ -83,6 +85,7 @@ class PairLoss(CachedLossMixin, nn.Module):
         self.mini_batch_size = mini_batch_size
         self.uses_gradient_cache = mini_batch_size > 0
         self.gather_across_devices = gather_across_devices
+        self.filler = False
         self.temperature: Temperature | None = None
 
     def loss_of(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
@@ -146,7 +149,8 @@ class PairLoss(CachedLossMixin, nn.Module):
         # without labels every pair is positive, above any positive_above; another rank may have a dataset with labels
         labels = left.new_full((len(left),), torch.inf) if batch.labels is None else flat_labels(batch.labels, left).to(left)
         negatives = [side.to(left.dtype) for side in batch.negatives]
-        left, right, labels, *rest = join_ranks(left, right, labels, *negatives, *(batch.ids or ()))
+        columns = [left, right, labels, *negatives, *(batch.ids or ())]
+        left, right, labels, *rest = join_ranks(*([column[:0] for column in columns] if self.filler else columns))
         negatives, ids = rest[: len(negatives)], rest[len(negatives) :]
         return self._loss_of_sizes(left, right, Batch(labels, ids or None, batch.temperature, negatives))
 

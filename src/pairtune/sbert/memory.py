@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pairtune.encoders.embedding import encode_texts, gather_everywhere, process_place
+from pairtune.encoders.embedding import encode_texts
 from pairtune.loss.terms import text_ids
+from pairtune.processes import gather_everywhere, world_size
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -102,7 +103,7 @@ class Kept:
         """Bring `encoded` up to date with what any process saw. All processes call it together."""
         self._file()
         mine, self._joined = self._joined, []
-        for parts in gather_everywhere(mine) if process_place()[1] > 1 else ():
+        for parts in gather_everywhere(mine) if world_size() > 1 else ():
             for part in parts:
                 self._write(*part)
 
@@ -122,7 +123,7 @@ class Kept:
         if self.encoded.own is not None:
             left, right = (whole[put(column, whole.device)].float() for column in columns[:2])
             own = torch.cosine_similarity(left, right)
-        if process_place()[1] > 1:
+        if world_size() > 1:
             vectors = whole[put(columns[self.place], whole.device)].float()
             self._joined.append((rows, vectors.cpu(), None if own is None else own.cpu()))
         else:

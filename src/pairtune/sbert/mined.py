@@ -13,9 +13,10 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from pairtune.data.mining import Nearest, Wanted, mine_negatives
 from pairtune.data.pairs import PairSet
 from pairtune.data.splits import distinct
-from pairtune.encoders.embedding import encode_texts, share_from_first
+from pairtune.encoders.embedding import encode_texts
 from pairtune.errors import UserError
 from pairtune.ordering.nearest import unit_rows
+from pairtune.processes import share_from_first
 from pairtune.progress import say
 from pairtune.runs.recipe import Stage
 from pairtune.sbert.hard_batches import HardBatches

@@ -16,6 +16,8 @@ from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import Tensor, nn
 
+from pairtune.processes import world_size
+
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
@@ -89,11 +91,6 @@ class CutLoss(MatryoshkaLoss):
         loss: Any = self.loss
         sizes = [[nn.functional.normalize(side[:, :size], dim=1) for side in embeddings] for size in self.matryoshka_dims]
         return torch.stack([loss.compute_loss_from_embeddings(sides, labels) for sides in sizes]).sum()
-
-
-def world_size() -> int:
-    """How many processes train together; 1 when nothing was started by torchrun or accelerate."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def join_ranks(*columns: Tensor) -> list[Tensor]:

@@ -25,6 +25,8 @@ class OrderedBatchSampler(DefaultBatchSampler):
     It keeps the order of the dataset, as an evaluation wants it, until `HardBatches` finds it in the training's data loader
     and sets `training`: the host builds both kinds in the same way and never says which one it is asking for.
     order: the order of the running epoch, where it depends on the model; `HardBatches` sets it before each epoch.
+    shares: of how many processes each has an equal part of every batch; the parts come one after the other, as accelerate
+    deals them out. With 1 each batch is one process's own.
     """
 
     def __init__(
@@ -37,19 +39,30 @@ class OrderedBatchSampler(DefaultBatchSampler):
         seed: int = 0,
         *,
         settings: OrderSettings,
+        shares: int = 1,
     ) -> None:
         super().__init__(dataset, batch_size, drop_last, valid_label_columns, generator, seed)
+        self.size, self.shares = batch_size * shares, shares
+        if shares > 1:
+            self.batch_size = None  # type: ignore[assignment]  # accelerate would hold back parts of other sizes
         self.dataset = dataset
         self.settings = settings
         self.training = False
         self.order: Order | None = None
 
     def __iter__(self) -> Iterator[list[int]]:
-        for rows in cut_batches(self.order_of_epoch(), self.batch_size, self.drop_last):
-            yield rows.tolist()
+        for rows in cut_batches(self.order_of_epoch(), self.size, self.drop_last):
+            for part in np.array_split(rows, self.shares):
+                yield part.tolist() or rows[:1].tolist()  # a filler: every process takes part in every step (`own_share`)
 
     def __len__(self) -> int:
-        return count_batches(len(self.dataset), self.batch_size, self.drop_last)
+        return count_batches(len(self.dataset), self.size, self.drop_last) * self.shares
+
+    def own_share(self, step: int, place: int) -> tuple[int, int]:
+        """How many pairs of a step's batch the process at this place has, and how many all have. step: from 0, of all epochs."""
+        batch = step % count_batches(len(self.dataset), self.size, self.drop_last)
+        pairs = min(self.size, len(self.dataset) - batch * self.size)
+        return pairs // self.shares + (place < pairs % self.shares), pairs
 
     def set_epoch(self, epoch: int) -> None:
         """Begin another epoch; a model's order of the one before is no longer the order."""

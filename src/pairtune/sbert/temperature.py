@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from pairtune.errors import UserError
+from pairtune.processes import world_size
 from pairtune.sbert.callbacks import calling_trainer
-from pairtune.sbert.raw import world_size
 
 LOWEST, HIGHEST = 1e-3, 10.0
 SAVED = "learned temperature"  # our entry in the checkpoint's trainer_state.json

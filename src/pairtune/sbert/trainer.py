@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -26,13 +27,14 @@ from pairtune.errors import UserError
 from pairtune.fast.architectures import first_position, lengths_to_capture, why_padded
 from pairtune.fast.packing import PackingCollator, PackingCollators
 from pairtune.fast.step import FastStep
+from pairtune.processes import process_place, world_size
 from pairtune.progress import say
 from pairtune.runs.recipe import Select, Stage
 from pairtune.sbert.callbacks import Average, Blend, KeepBest, StopDropout
 from pairtune.sbert.checkpoints import Seal
 from pairtune.sbert.evaluator import PairEvaluator
 from pairtune.sbert.hard_batches import HardBatches, read_settings
-from pairtune.sbert.losses import build_loss
+from pairtune.sbert.losses import PairLoss, build_loss
 from pairtune.sbert.mined import MinedNegatives
 from pairtune.sbert.raw import raw_embeddings
 from pairtune.sbert.temperature import temperature_callbacks
@@ -51,6 +53,7 @@ class PairTrainer(SentenceTransformerTrainer):
     """
 
     bias_correction = True
+    batches: HardBatches | None = None
 
     @cached_property
     def fast(self) -> FastStep:
@@ -75,12 +78,26 @@ class PairTrainer(SentenceTransformerTrainer):
         return loss
 
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
-        """The host's, or that of a packed batch."""
+        """The host's, or that of a packed batch; of several processes each computes the loss of all, or its part of it."""
+        own, pairs = self._share()
+        joins = getattr(self.loss, "gather_across_devices", False)
+        if isinstance(self.loss, PairLoss):
+            self.loss.filler = not own
         if "packed" not in inputs:
-            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        loss, embeddings = self.fast.compute(inputs["packed"], inputs.get("dataset_name"))
-        self._show(embeddings.detach())
-        return (loss, {}) if return_outputs else loss
+            found: Any = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+            loss, *more = found if return_outputs else (found,)
+        else:
+            loss, embeddings = self.fast.compute(inputs["packed"], inputs.get("dataset_name"))
+            self._show(embeddings.detach())
+            more = [{}]
+        if not joins and pairs:  # a mean over the rows of this process, averaged with the others': as one over all rows
+            loss = loss * (own * world_size() / pairs)
+        return (loss, *more) if return_outputs else loss
+
+    def _share(self) -> tuple[int, int]:
+        """How many pairs of the step's batch this process has, and how many all have; (1, 0) where batches are not shared."""
+        samplers = [one for one in self.batches.samplers if one.shares > 1] if self.batches and self.model.training else []
+        return samplers[0].own_share(self.state.global_step, process_place()[0]) if samplers else (1, 0)
 
     def _clip_grad_norm(self, model: torch.nn.Module) -> Any:
         """The host's, or the same of the one buffer that a captured step keeps all gradients in."""
@@ -124,6 +141,8 @@ def packing_collator(
         return None
     reason = why_padded(model)
     part = stage.loss.mini_batch_size
+    if stage.train.gradient_checkpointing:
+        reason = "train.gradient_checkpointing; loss.mini_batch_size saves memory too, and is faster"
     if part and arguments.parallel_mode != ParallelMode.NOT_PARALLEL:
         reason = "loss.mini_batch_size with several processes"
     if arguments.parallel_mode == ParallelMode.NOT_DISTRIBUTED:
@@ -131,7 +150,10 @@ def packing_collator(
     if reason:
         say(f"training with padding, the slower way: {reason}")
         return None
-    static = lengths_to_capture(model, stage.train.precision) if model.device.type == "cuda" else 0
+    alone, cuda = arguments.parallel_mode == ParallelMode.NOT_PARALLEL, model.device.type == "cuda"
+    if cuda and not alone:
+        say("steps are not captured as CUDA graphs: several processes join their embeddings in the middle of a step")
+    static = lengths_to_capture(model, stage.train.precision) if cuda and alone else 0
     how: Any = {"offset": first_position(model), "static": static, "part": part}
     if isinstance(dataset, dict):
         return PackingCollators({name: PackingCollator(model, one, **how) for name, one in dataset.items()})
@@ -161,6 +183,7 @@ def make_trainer(
     check_reporters(stage.train.report_to)
     evaluator = PairEvaluator.of_task(task)
     batches = HardBatches(**stage.order.model_dump())
+    batches.shares = world_size()
     several = dataset if isinstance(dataset, dict) else {}
     batches.sources = {name: read_settings(stages[name].order.model_dump()) for name in several}
     arguments = training_arguments(
@@ -204,9 +227,11 @@ def make_trainer(
         callbacks=[*callbacks, batches, *own, Seal()],  # sealed when all others have written
         data_collator=packing_collator(model, dataset, stages, arguments),  # type: ignore[arg-type]  # the host only calls it
     )
-    trainer.bias_correction = stage.train.bias_correction
+    trainer.bias_correction, trainer.batches = stage.train.bias_correction, batches
     if mined is not None:
         trainer.data_collator = mined.filling(trainer.data_collator)  # type: ignore[assignment]  # the host only calls it
+    if place := process_place()[0]:
+        torch.manual_seed(seed + place)  # dropout differs from process to process
     keep_logs(trainer, folder.parents[1] / "logs" / folder.name)
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
@@ -229,26 +254,44 @@ def texts_of(dataset: Dataset | DatasetDict) -> list[str]:
 def training_arguments(stage: Stage, seed: int, folder: Path, **more: Any) -> SentenceTransformerTrainingArguments:
     """The recipe's settings in the host's words: evaluate after each epoch."""
     settings = stage.train
-    return SentenceTransformerTrainingArguments(
+    if settings.optimizer == "adamw-8bit":
+        more["optim"] = find_8bit_optimizer()
+    arguments = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
         num_train_epochs=settings.epochs,
-        per_device_train_batch_size=settings.batch_size,
+        per_device_train_batch_size=settings.batch_size // world_size(),
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
         warmup_steps=settings.warmup,
         lr_scheduler_type="linear",
         max_grad_norm=settings.clip,
         adam_epsilon=settings.epsilon,
+        gradient_checkpointing=settings.gradient_checkpointing,
         bf16=settings.precision == "bf16",
-        use_cpu=settings.precision == "bf16" and not torch.cuda.is_available(),  # or the host refuses bf16
+        # or the host refuses bf16, and lets each process train alone
+        use_cpu=(settings.precision == "bf16" or world_size() > 1) and not torch.cuda.is_available(),
         seed=seed,
         eval_strategy="epoch",
         report_to=list(settings.report_to),
         disable_tqdm=True,
         dataloader_pin_memory=torch.cuda.is_available(),
         logging_nan_inf_filter=False,  # it waits for the device at every step, and hides what a user should see
+        dataloader_drop_last=world_size() > 1,
         **more,
     )
+    arguments.dataloader_drop_last = False  # the host, which cannot share the last batch, would set it noisily; ours can
+    return arguments
+
+
+EIGHT_BIT = {"bitsandbytes": "adamw_bnb_8bit", "torchao": "adamw_torch_8bit"}  # what the host calls theirs
+
+
+def find_8bit_optimizer() -> str:
+    """The host's name of the 8-bit AdamW of a package that is installed."""
+    for package, name in EIGHT_BIT.items():
+        if importlib.util.find_spec(package):
+            return name
+    raise UserError('train.optimizer is "adamw-8bit", which needs a package that is not installed here: pip install bitsandbytes')
 
 
 def check_reporters(names: Sequence[str]) -> None:
@@ -298,5 +341,5 @@ def without_bias_correction(chosen: tuple[Any, dict[str, Any]]) -> tuple[type[Un
     """What the host's `get_optimizer_cls_and_kwargs` returned, without bias correction: all its settings stay."""
     optimizer, settings = chosen
     if optimizer is not torch.optim.AdamW:
-        raise UserError(f"only AdamW can do without bias correction, not {optimizer.__name__}: use optim='adamw_torch'")
+        raise UserError(f'only AdamW can do without bias correction, not {optimizer.__name__}: set train.optimizer = "adamw"')
     return UncorrectedAdamW, settings

@@ -66,17 +66,17 @@ class Watch(TrainerCallback):
         self, sampler: OrderedBatchSampler, model: SentenceTransformer, args: TrainingArguments, state: TrainerState
     ) -> None:
         epoch, epochs = round(state.epoch or 0) + 1, int(args.num_train_epochs)
-        sample = choose_batches(sampler.order_of_epoch(), sampler.batch_size)
+        sample = choose_batches(sampler.order_of_epoch(), sampler.size)
         rows = sampler.dataset[sample.rows.tolist()]
         texts = [list(rows[column]) for column in sampler.columns[:2]]
         vectors = [unit_rows(encode_column(sampler, place, texts[place], model, args)) for place in (0, 1)]
         label = next((rows[name] for name in sampler.valid_label_columns or [] if name in rows), None)
         positive = np.ones(len(sample.rows), bool) if label is None else np.asarray(label) > self.positive_above
         order = Order(np.arange(len(sample.rows)), sample.groups)
-        hardness = {**self.watched.hardness, epoch: measure(epoch, order, sampler.batch_size, vectors, texts, positive)}
+        hardness = {**self.watched.hardness, epoch: measure(epoch, order, sampler.size, vectors, texts, positive)}
         snapshots = dict(self.watched.snapshots)
         if epoch in (1, (epochs + 1) // 2, epochs):
-            snapshots[epoch] = snapshot(epoch, order, middle_batch(len(order), sampler.batch_size), vectors, texts, positive)
+            snapshots[epoch] = snapshot(epoch, order, middle_batch(len(order), sampler.size), vectors, texts, positive)
         self._keep(args, state, order=sampler.settings.by, hardness=hardness, snapshots=snapshots)
 
     def _keep(self, args: TrainingArguments, state: TrainerState, **changes: Any) -> None:

@@ -1,0 +1,103 @@
+"""What a training will need is told before it is spent, and telling changes nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from pairtune.data.material import training_dataset
+from pairtune.errors import UserError
+from pairtune.sbert import forecast
+from pairtune.sbert.trainer import find_8bit_optimizer, make_trainer
+from pairtune.training import run
+from small import assert_same_weights, small_recipe, weights
+
+
+def trainer_of(model, task, stage, folder):
+    dataset = training_dataset(model, task, stage, 1)
+    return make_trainer(model, dataset, stage, task, 1, folder / "a" / "b", [], select="last", checkpoints=False)
+
+
+@pytest.fixture(scope="module")
+def plain_run(tiny_encoder, small_task, tmp_path_factory):
+    """A run of one epoch that is too short for a trial."""
+    folder = tmp_path_factory.mktemp("plain") / "run"
+    run(small_recipe(tiny_encoder, train={"epochs": 1}), 1, out=folder, task=small_task)
+    return folder
+
+
+def test_a_trial_tells_parameters_memory_and_time_and_leaves_no_trace(
+    plain_run, tiny_encoder, small_task, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(forecast, "WORTH", 0)
+    run(small_recipe(tiny_encoder, train={"epochs": 1}), 1, out=tmp_path / "run", task=small_task)
+    said = next(line for line in capsys.readouterr().err.splitlines() if "parameters" in line)
+    count = sum(value.size for name, value in weights(plain_run / "model").items() if "position_ids" not in name)
+    assert f"{count:,} parameters; a step takes up to " in said
+    assert "are free; about" in said and "pairs/s by a short trial: 48 pairs in 1 epochs take at least 0:" in said
+    assert_same_weights(tmp_path / "run" / "model", plain_run / "model")
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_the_forecast_of_a_large_batch_is_what_the_batch_keeps(tiny_model, small_task, tmp_path, fast):
+    stage = small_recipe("minilm", train={"batch_size": 48, "fast": fast, "max_seq_length": 64}).stages[0]
+    trainer = trainer_of(tiny_model, small_task, stage, tmp_path)
+    found = forecast.forecast(trainer, stage)
+    dataset = trainer.train_dataset
+    whole = trainer.data_collator([dataset[row] for row in forecast.longest_first(dataset)])
+    tiny_model.train()
+    measured = forecast.count_saved(trainer, whole)
+    assert found.token * found.tokens == pytest.approx(measured, rel=0.15)
+    assert found.texts == 96 and found.fixed == 12 * found.trainable
+
+
+def test_a_batch_that_does_not_fit_is_gone_through_in_parts(tiny_encoder, small_task, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(forecast, "WORTH", 0)
+    monkeypatch.setattr(forecast, "free_memory", lambda device: 0)
+    kept = []
+    monkeypatch.setattr(forecast, "write_whole", lambda path, text: kept.append((path.name, json.loads(text))))
+    run(small_recipe(tiny_encoder, train={"epochs": 1}), 1, out=tmp_path / "run", task=small_task)
+    said = capsys.readouterr().err
+    assert "a batch of 8 pairs takes" in said and "0 MB are free: loss.mini_batch_size is 8 for this run" in said
+    assert kept == [("mini_batch_size.json", 8)]
+
+
+def test_a_resumed_run_goes_through_batches_in_the_same_parts(tmp_path):
+    (tmp_path / "mini_batch_size.json").write_text("4")
+    made = []
+    trainer, stage = forecast.fit_memory(lambda stage: made.append(stage), small_recipe("minilm").stages[0], tmp_path, "training")
+    assert made == [stage] and stage.loss.mini_batch_size == 4 and trainer is None
+
+
+def test_gradient_checkpointing_changes_memory_and_not_the_gradients(tiny_model, small_task, tmp_path):
+    for module in tiny_model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    found = {}
+    for checkpointing in (False, True):
+        stage = small_recipe("minilm", train={"fast": False, "gradient_checkpointing": checkpointing}).stages[0]
+        trainer = trainer_of(tiny_model, small_task, stage, tmp_path)
+        assert trainer.args.gradient_checkpointing is checkpointing
+        if checkpointing:
+            tiny_model.gradient_checkpointing_enable()
+        inputs = trainer.data_collator([trainer.train_dataset[row] for row in range(8)])
+        tiny_model.train()
+        trainer.compute_loss(tiny_model, inputs).backward()
+        gradients = [parameter.grad.clone() for parameter in tiny_model.parameters() if parameter.grad is not None]
+        tiny_model.zero_grad()
+        found[checkpointing] = gradients, forecast.count_saved(trainer, inputs)
+    for one, other in zip(found[False][0], found[True][0], strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+    assert found[True][1] < 0.7 * found[False][1]
+
+
+def test_an_8_bit_optimizer_needs_a_package_and_says_which(monkeypatch):
+    import importlib.util
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="pip install bitsandbytes"):
+        find_8bit_optimizer()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name == "torchao" or None)
+    assert find_8bit_optimizer() == "adamw_torch_8bit"
