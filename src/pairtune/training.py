@@ -46,12 +46,11 @@ def run(
     checkpoints: after each epoch, to resume from; without them less is written, and an interrupted run begins anew.
     keep_model: without, the record and the scores are all that remains.
     """
-    from pairtune.encoders.adapters import add_adapter, check_adapter, merge_adapter
+    from pairtune.encoders.adapters import add_adapter, merge_adapter
     from pairtune.encoders.ignoring import give_tokenizer, ignoring
-    from pairtune.encoders.loading import check_dimensions, load_encoder
     from pairtune.encoders.prompts import choose_prompts, keep_prompts
     from pairtune.sbert.evaluator import evaluate_sizes
-    from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, name_base_model, write_evidence
+    from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, write_evidence
 
     if task is None:
         refuse_borrowed_dev(recipe)
@@ -67,13 +66,7 @@ def run(
     task = arrange(task, recipe, seed)
     for note in task.notes:
         say(f"{task.name}: {note}")
-    model = load_encoder(recipe.encoder, recipe.stages[0].train.max_seq_length)
-    if recipe.adapter:
-        check_adapter(model, recipe.adapter)
-    merge_adapter(model)  # one that the encoder came with
-    dimensions = sorted({size for stage in recipe.stages for size in stage.train.dimensions}, reverse=True)
-    check_dimensions(model, dimensions, "train.dimensions")
-    name_base_model(model, recipe.encoder)
+    model = load_for(recipe)
     prompts = choose_prompts(model, recipe.prompts, alike=task.kind in ALIKE)
     if prompts:
         keep_prompts(model, prompts)
@@ -98,13 +91,28 @@ def run(
         if recipe.adapter and recipe.adapter.save == "merged":
             merge_adapter(model)
         after = evaluate_and_keep(model, task, kept_outcome(folder, "after"))
-        sizes = evaluate_sizes(model, task, "dev", dimensions) if dimensions else []
+        sizes = evaluate_sizes(model, task, "dev", recipe.dimensions) if recipe.dimensions else []
         record = make_record(recipe, seed, task, folder, before, after, trained, str(model.device), sizes)
         if keep_model:
             write_model(model, folder, len(recipe.stages), record, task)
         write_evidence(folder, task, len(recipe.stages))
         folder.finish(record, results)
     return record
+
+
+def load_for(recipe: Recipe) -> SentenceTransformer:
+    """The encoder of a recipe. Refuses, before anything is written, what it cannot do."""
+    from pairtune.encoders.adapters import check_adapter, merge_adapter
+    from pairtune.encoders.loading import check_dimensions, load_encoder
+    from pairtune.sbert.outcomes import name_base_model
+
+    model = load_encoder(recipe.encoder, recipe.stages[0].train.max_seq_length)
+    check_dimensions(model, recipe.dimensions, "train.dimensions")
+    if recipe.adapter:
+        check_adapter(model, recipe.adapter)
+    merge_adapter(model)  # one that the encoder came with
+    name_base_model(model, recipe.encoder)
+    return model
 
 
 def refuse_borrowed_dev(recipe: Recipe) -> None:

@@ -238,6 +238,11 @@ class Recipe(Settings):
         """The splits beside train that its stages train on."""
         return sorted({name for stage in self.stages for name in stage.train.splits.split("+")} - {"train"})
 
+    @property
+    def dimensions(self) -> list[int]:
+        """Those that any stage trains embeddings for, the largest first."""
+        return sorted({size for stage in self.stages for size in stage.train.dimensions}, reverse=True)
+
 
 TABLES: dict[str, type[Settings]] = {"loss": LossSettings, "order": OrderSettings, "train": TrainSettings}  # of every stage
 ALL_TABLES: dict[str, type[Settings]] = {**TABLES, "adapter": AdapterSettings}
