@@ -45,7 +45,7 @@ def describe_time(seconds: float) -> str:
     """Seconds as a person says them.
 
     >>> describe_time(75), describe_time(4000), describe_time(1e6)
-    ('1 min 15 s', '1 h 6 min', '11 days 14 h')
+    ('1 min 15 s', '1 h 6 min', '11 days 13 h')
     """
     minutes, rest = divmod(round(seconds), 60)
     hours, days = minutes // 60, minutes // (24 * 60)

@@ -175,9 +175,12 @@ def test_what_cannot_be_quickened_is_refused(tiny_model):
 
 def test_scores_after_a_training_in_bf16_are_in_float32(tiny_model):
     from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
 
     before = embed(tiny_model, TEXTS, exact=True)
+    AcceleratorState._reset_state()  # a training before this test may have left its precision
     Accelerator(mixed_precision="bf16", cpu=True).prepare_model(tiny_model)  # as the host's trainer does, and leaves it so
+    AcceleratorState._reset_state()
     assert (tiny_model.encode(TEXTS, convert_to_tensor=True) - before).abs().max() > 1e-4
     assert torch.equal(embed(tiny_model, TEXTS, exact=True), before)
     with torch.autocast("cpu", dtype=torch.bfloat16):  # an order's vectors, which ask for it

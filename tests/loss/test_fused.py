@@ -211,7 +211,7 @@ def test_copies_of_a_text_count_in_what_must_not_overflow():
     labels = (torch.arange(pairs) % 2).float()
     known = {"left_ids": ids[0], "right_ids": ids[1], "shared_vectors": True, "temperature": 1 / (114 * math.log(2))}
     found = batch_softmax_loss(left, right, labels, **known)
-    expected = batch_softmax_loss(left.double(), right.double(), labels, fast=False, **known)
+    expected = batch_softmax_loss(left.double(), right.double(), labels, fused=False, **known)
     assert found.item() == pytest.approx(expected.item(), rel=1e-3)
 
 

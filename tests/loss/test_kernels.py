@@ -82,7 +82,7 @@ def test_kernels_give_the_loss_and_gradients_of_the_plain_path_in_float64(case, 
     found = FusedLoss.apply(
         left, right, inputs[2], FusedSetup(layout, normalize, dtype, stored=False, maximum=maximum, divisor=PAIRS)
     )
-    chosen = {"duplicates": duplicates, "directions": directions, "normalize": normalize, "fast": False}
+    chosen = {"duplicates": duplicates, "directions": directions, "normalize": normalize, "fused": False}
     known = {"left_ids": ids[0], "right_ids": ids[1]}
     expected = batch_softmax_loss(left.double(), right.double(), labels, temperature=inputs[2], **chosen, **known)
     for ours, true in zip(

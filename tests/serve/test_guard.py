@@ -136,9 +136,7 @@ def test_a_body_that_does_not_come_and_an_answer_that_does_not_are_let_go(monkey
     async def never(*_):
         await asyncio.Event().wait()
 
-    with monkeypatch.context() as patched:
-        patched.setattr(limits, "BODY_SECONDS", 0.01)
-        status, _, answer = call(Guard(tell), parts=())
+    status, _, answer = call(Guard(tell, body_seconds=0.01), parts=())
     assert (status, answer["given"], answer["expected"]) == (408, "0 bytes", "all of it")
     monkeypatch.setattr(limits, "ANSWER_SECONDS", 0.01)
     status, _, answer = call(Guard(never))

@@ -130,7 +130,7 @@ def _row(name: str, field: FieldInfo) -> tuple[str, ...]:
 def show_default(field: FieldInfo) -> str:
     """As TOML has it; a dash where there is none.
 
-    >>> show_default(TABLES["train"].model_fields["fast"]), show_default(TABLES["order"].model_fields["margin"])
+    >>> show_default(ALL_TABLES["train"].model_fields["fast"]), show_default(ALL_TABLES["order"].model_fields["margin"])
     ('`true`', '–')
     """
     if field.is_required() or field.default is None:
@@ -142,7 +142,7 @@ def show_default(field: FieldInfo) -> str:
 def describe_values(field: FieldInfo) -> str:
     """The words that a setting takes, or the kind and the range of its numbers.
 
-    >>> describe_values(TABLES["loss"].model_fields["mix"]), describe_values(TABLES["loss"].model_fields["reduction"])
+    >>> describe_values(ALL_TABLES["loss"].model_fields["mix"]), describe_values(ALL_TABLES["loss"].model_fields["reduction"])
     ('a number from 0 to 1', '`sum`, `mean`')
     """
     kind: Any = field.annotation
