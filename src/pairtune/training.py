@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from pairtune.sbert.trainer import PairTrainer
 
 
+STAGE_DONE = "trained.json"
+
+
 def run(
     recipe: Recipe,
     seed: int,
@@ -53,15 +56,9 @@ def run(
     from pairtune.encoders.adapters import add_adapter, merge_adapter
     from pairtune.encoders.ignoring import give_tokenizer, ignoring
     from pairtune.processes import check_same, share_from_first
-    from pairtune.sbert.evaluator import evaluate_sizes
-    from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, write_evidence
+    from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome
 
-    if task is None:
-        refuse_borrowed_dev(recipe)
-    if task is not None and recipe.sources:
-        raise UserError(f"recipe {recipe.name} names its data under [[sources]]: give none beside it")
-    task = task or (read_sources(recipe) if recipe.sources else load_task(recipe.task))
-    results = results or out.parent / "results.jsonl"
+    task, results = find_pairs(recipe, task), results or out.parent / "results.jsonl"
     if "task" not in recipe.model_fields_set:  # the default's name would stand in records of a user's own pairs
         recipe = recipe.model_copy(update={"task": task.name})
     folder, asked = RunFolder(out), ask_for(recipe, seed, task.fingerprint(recipe.extra_splits))
@@ -79,10 +76,8 @@ def run(
         if done := share_from_first(lambda: begin(folder, asked, results, resume=resume, overwrite=overwrite)):
             return done
         say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
-        outcome = partial(kept_outcome, folder)
-        before = share_from_first(
-            lambda: folder.remember("before", lambda: evaluate_and_keep(model, as_it_came, outcome("before")))
-        )
+        score = partial(evaluate_and_keep, model, as_it_came, kept_outcome(folder, "before"))
+        before = share_from_first(lambda: folder.remember("before", score))
         sides.keep()
         if recipe.ignore:
             give_tokenizer(model, tokenizer)
@@ -97,17 +92,44 @@ def run(
         if recipe.adapter and recipe.adapter.save == "merged":
             merge_adapter(model)
 
-        def conclude() -> Run:
-            after = evaluate_and_keep(model, task, outcome("after"))
-            sizes = evaluate_sizes(model, task, "dev", recipe.dimensions) if recipe.dimensions else []
-            record = make_record(recipe, seed, task, folder, before, after, trained, str(model.device), sizes)
-            if keep_model:
-                write_model(model, folder, len(recipe.stages), record, task)
-            write_evidence(folder, task, len(recipe.stages))
-            folder.finish(record, results)
-            return record
+        end = partial(conclude, model, task, recipe, seed, folder, results, before, trained, keep_model=keep_model)
+        return share_from_first(end)
 
-        return share_from_first(conclude)
+
+def find_pairs(recipe: Recipe, task: Task | None) -> Task:
+    """The pairs that were given, or those that the recipe names."""
+    if task is None:
+        refuse_borrowed_dev(recipe)
+        return read_sources(recipe) if recipe.sources else load_task(recipe.task)
+    if recipe.sources:
+        raise UserError(f"recipe {recipe.name} names its data under [[sources]]: give none beside it")
+    return task
+
+
+def conclude(
+    model: SentenceTransformer,
+    task: Task,
+    recipe: Recipe,
+    seed: int,
+    folder: RunFolder,
+    results: Path,
+    before: dict[str, dict[str, float]],
+    trained: list[Trained],
+    *,
+    keep_model: bool,
+) -> Run:
+    """Score the trained model, and write all that is left of the run; its record last."""
+    from pairtune.sbert.evaluator import evaluate_sizes
+    from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, write_evidence
+
+    after = evaluate_and_keep(model, task, kept_outcome(folder, "after"))
+    sizes = evaluate_sizes(model, task, "dev", recipe.dimensions) if recipe.dimensions else []
+    record = make_record(recipe, seed, task, folder, before, after, trained, str(model.device), sizes)
+    if keep_model:
+        write_model(model, folder, len(recipe.stages), record, task)
+    write_evidence(folder, task, len(recipe.stages))
+    folder.finish(record, results)
+    return record
 
 
 def prepare_encoder(recipe: Recipe, task: Task) -> tuple[SentenceTransformer, Sides, Task, Task]:
@@ -288,10 +310,9 @@ def train_stage(
     from pairtune.sbert.trainer import count_rows, make_trainer, texts_of
     from pairtune.sbert.watch import Watch
 
-    done = folder / "trained.json"
-    if share_from_first(done.exists):
+    if share_from_first((folder / STAGE_DONE).exists):
         restore_weights(model, folder / "model")
-        return Trained(**_read_trained(done))
+        return Trained(**_read_trained(folder / STAGE_DONE))
     stage, select = recipe.stages[number - 1], recipe.selects[number - 1]
     first = Beginning(model) if to_beat is not None else None
     set_length(model, stage.train.max_seq_length or length_of(model))
@@ -325,9 +346,15 @@ def train_stage(
         first.restore(model)
     trained = Trained(epochs, kept, clock.seconds, clock.pairs, rows)
     if checkpoints and is_first():
-        save_whole(model, folder / "model")
-        write_whole(done, json.dumps({**vars(trained), "epochs": [epoch.model_dump() for epoch in epochs]}))
+        save_stage(model, folder, trained)
     return trained
+
+
+def save_stage(model: SentenceTransformer, folder: Path, trained: Trained) -> None:
+    """Write what a stage has left; the file that says so comes last."""
+    save_whole(model, folder / "model")
+    values = {**vars(trained), "epochs": [epoch.model_dump() for epoch in trained.epochs]}
+    write_whole(folder / STAGE_DONE, json.dumps(values))
 
 
 class Beginning:

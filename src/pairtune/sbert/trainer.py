@@ -205,19 +205,12 @@ def make_trainer(
         name: build_loss(model, one.loss, texts=lambda: texts_of(dataset), dimensions=one.train.dimensions, fused=one.train.fast)
         for name, one in stages.items()
     }
-    own = temperature_callbacks(*losses.values())
     mined = None
     if stage.train.negatives == "mined":
         mined = MinedNegatives(dataset, stage, batches, corpus=task.train.corpus or (), seed=seed)
-        own.append(mined)
-    if stage.train.dropout == "first-epoch":
-        own.append(StopDropout())
-    if select == "best" and not checkpoints:
-        own.append(KeepBest(f"eval_{evaluator.primary_metric}"))
-    if select == "average":
-        own.append(Average())
-    if stage.train.blend:
-        own.append(Blend(model, stage.train.blend))
+    keep = KeepBest(arguments.metric_for_best_model or "") if select == "best" and not checkpoints else None
+    held = [one for one in (mined, keep) if one]
+    own = [*temperature_callbacks(*losses.values()), *held, *asked_callbacks(model, stage, select)]
     trainer = PairTrainer(
         model=model,
         args=arguments,
@@ -236,6 +229,16 @@ def make_trainer(
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
     return trainer
+
+
+def asked_callbacks(model: SentenceTransformer, stage: Stage, select: Select) -> list[TrainerCallback]:
+    """What a recipe asks to be done between epochs or at the end."""
+    asked: list[TrainerCallback] = [StopDropout()] if stage.train.dropout == "first-epoch" else []
+    if select == "average":
+        asked.append(Average())
+    if stage.train.blend:
+        asked.append(Blend(model, stage.train.blend))
+    return asked
 
 
 def count_rows(dataset: Dataset | DatasetDict) -> int:
