@@ -155,4 +155,7 @@ def test_sides_of_one_sort_and_encoders_with_prompts_get_no_marks(asking_encoder
     assert Sides(model, {}, alike=False, mark=True).trained == MARKS
     assert not Sides(model, {}, alike=True, mark=True).trained
     assert not Sides(model, {"left": "", "right": ""}, alike=False, mark=True).trained
+    Sides(model, {}, alike=False, mark=True).keep()
+    assert own_prompts(model, alike=True) == MARKS, "evaluated on pairs that look alike, a marked model still has two sides"
+    assert own_prompts(asking, alike=True) == Prompts("query: ", "query: ")
     assert Sides(asking, {}, alike=False, mark=True).trained == Prompts("query: ", "passage: ")

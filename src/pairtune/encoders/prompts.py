@@ -43,13 +43,14 @@ MARKS = Prompts("question: ", "answer: ")  # so that an encoder without prompts 
 def own_prompts(model: SentenceTransformer, *, alike: bool = False) -> Prompts:
     """The prompts of the model's config: query before left texts, document (or passage) before right ones; else its default.
 
-    alike: both sides are texts of one sort, such as two questions: the query prompt stands before both.
+    alike: both sides are texts of one sort, such as two questions: the query prompt stands before both. A model that was
+    trained with MARKS knows two sorts, whatever the labels of a file look like.
     """
     known = {name: text for name, text in model.prompts.items() if text}
     default = known.get(model.default_prompt_name or "", "")
     left = next((known[name] for name in QUERY if name in known), default)
     right = next((known[name] for name in DOCUMENT if name in known), default)
-    return Prompts(left, left if alike else right)
+    return Prompts(left, left if alike and Prompts(left, right) != MARKS else right)
 
 
 def choose_prompts(model: SentenceTransformer, asked: Mapping[Literal["left", "right"], str], *, alike: bool = False) -> Prompts:
