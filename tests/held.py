@@ -19,7 +19,8 @@ class Hold(TrainerCallback):
 
     def on_step_end(self, args, state, control, **kwargs):
         if state.global_step == int(sys.argv[1]):
-            print(f"{HELD} {state.global_step} as process {args.process_index}: {os.getpid()}", flush=True)
+            line = f"{HELD} {state.global_step} as process {args.process_index}: {os.getpid()}\n"
+            os.write(sys.stdout.fileno(), line.encode())  # at once: unbuffered, print writes the end of the line by itself
             signal.pause()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -27,10 +28,8 @@ def kill_one_rank(step, words):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     process = subprocess.Popen([*torchrun, held.__file__, str(step), *words], stdout=subprocess.PIPE, text=True)
     waiting = {}
-    for line in process.stdout:  # bars of the host, which are parts of lines, go to standard error
-        if line.startswith(held.HELD):
-            place, number = line.rpartition("process")[2].split(":")
-            waiting[int(place)] = int(number)
+    for line in process.stdout:  # which may begin with a part of what the other process says
+        waiting |= {int(place): int(number) for place, number in re.findall(rf"{held.HELD} \d+ as process (\d+): (\d+)", line)}
         if len(waiting) == 2:
             os.kill(waiting[1], signal.SIGKILL)
             break
