@@ -128,8 +128,8 @@ answer among ten texts. `stsb-high` has the upper part of the scale. `small` has
 * **113 runs of stock losses with MiniLM** have a test score and nothing else: the rest of their records was lost on the way back
   from the GPU. Their epoch was chosen on dev like all others. No time is known of them.
 * **Marked sides** (`prompts` in the name of a candidate): these runs had scored the encoder with prompts before training. In
-  their records that score was replaced by the one without, and epoch 0 was applied to it. With MPNet the default for rankings has not
-  been run; its rows are missing.
+  their records that score was replaced by the one without, and epoch 0 was applied to it. With MPNet the default for rankings
+  has not been run; its rows are missing.
 * **Time**: training steps only, as a ratio, on one H200 that up to 15 trainings shared. Only runs that shared it are compared.
 * **Epoch 0**, the encoder as it came, is a candidate for pairtune. Most runs are older than that rule: it was applied to
   their dev scores afterwards."""
