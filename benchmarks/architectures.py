@@ -4,10 +4,12 @@
     python benchmarks/architectures.py --toy --batch 8              # small shapes on a CPU: does it run?
     python benchmarks/architectures.py --table architectures.jsonl  # Markdown, with the ratios
 
-Weights are random, lengths natural: docstrings of the standard library under MiniLM's tokenizer, at most 128 tokens. Each shape
-and batch is a process of its own, so that what fails there stops nothing else. Every measurement is one line of JSON, written
-at once. A batch that does not fit is halved until it does. Ways: ours; ours with compiled layers; the host as it comes (sdpa);
-the host with flash attention and without padding. Where flash-attn is not installed, torch's own flash kernel stands in for it.
+Weights are random, lengths natural: docstrings of the standard library under MiniLM's tokenizer, at most 128 tokens. Where
+MiniLM is not there and cannot be fetched, a tokenizer is learned from the docstrings. Each shape and batch is a process of its
+own, so that what fails there stops nothing else. Every measurement is one line of JSON, written at once. All stops after
+--budget seconds; the shapes that matter most come first. A batch that does not fit is halved until it does. Ways: ours; ours
+with compiled layers; the host as it comes (sdpa); the host with flash attention and without padding. Where flash-attn is not
+installed, torch's own flash kernel stands in for it, and the line says so.
 """
 
 from __future__ import annotations
@@ -17,10 +19,13 @@ import gc
 import json
 import multiprocessing
 import os
+import tempfile
 import time
 from pathlib import Path
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ |= {"PIP_RETRIES": "0", "PIP_DEFAULT_TIMEOUT": "5"}  # where there is no network, find_tokenizer need not wait for one
 os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # to look for a GPU must not begin CUDA: a fork could not use it
 
 import torch
@@ -28,16 +33,20 @@ import transformers
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
+from tokenizers import BertWordPieceTokenizer
 from training import SHAPES, build, make_pairs, measure
 from transformers import modeling_flash_attention_utils as flash
 
+from pairtune.encoders.loading import find_encoder
+from pairtune.errors import UserError
 from pairtune.fast import step
 from pairtune.fast.architectures import why_padded
 
+FIRST = ["modernbert-base", "qwen3-0.6b", "nomic", "embeddinggemma-300m", "albert-base", "gte-base", "eurobert-210m"]
 WAYS = ("ours", "host", "host, flash", "ours, compiled")
 STEPS = {  # steps of ours and of the host; the clock runs over the second half. Few, as device time is dear
     "small": {"ours": 80, "ours, compiled": 80, "host": 12, "host, flash": 16},
-    "large": {"ours": 8, "ours, compiled": 8, "host": 4, "host, flash": 6},
+    "large": {"ours": 12, "ours, compiled": 12, "host": 4, "host, flash": 6},
 }
 LARGE = 256  # pairs in a batch from which steps are long
 
@@ -46,23 +55,42 @@ def main() -> None:
     """Run all cases, or print the table of those that were run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--shape", nargs="+", default=[name for name in SHAPES if name != "bert-base"], choices=list(SHAPES))
+    parser.add_argument("--shape", nargs="+", default=FIRST, choices=list(SHAPES))
     parser.add_argument("--batch", type=int, nargs="+", default=[32, 1024])
     parser.add_argument("--way", nargs="+", default=list(WAYS[:3]), choices=WAYS)
     parser.add_argument("--tokenizer", default="minilm", help="minilm, or a folder with a tokenizer")
     parser.add_argument("--toy", action="store_true", help="two layers of width 64")
     parser.add_argument("--out", default="architectures.jsonl", help="JSON lines are added to this file")
-    parser.add_argument("--limit", type=int, default=90, help="seconds after which a case is stopped")
+    parser.add_argument("--limit", type=int, default=60, help="seconds after which a case is stopped")
+    parser.add_argument("--budget", type=int, default=225, help="seconds after which no case is begun or goes on")
     parser.add_argument("--table", help="only print the table of this file")
     given = parser.parse_args()
     if given.table:
         print(make_table([json.loads(line) for line in Path(given.table).read_text().splitlines()]))
         return
+    end = time.monotonic() + given.budget
     data = make_pairs("natural", "stdlib", 3000, None)  # before processes are made, each of which has it then
-    start = choose_start(given.device)
-    for batch in given.batch:
+    with tempfile.TemporaryDirectory() as folder:
+        given.tokenizer = find_tokenizer(given.tokenizer, data, folder)
+        start = choose_start(given.device)
         for shape in given.shape:
-            run_apart(given, start, shape, batch, data)
+            for batch in given.batch:
+                run_apart(given, start, shape, batch, data, min(given.limit, end - time.monotonic()))
+
+
+def find_tokenizer(name: str, data: Dataset, folder: str) -> str:
+    """The folder of an encoder with its tokenizer, or of a tokenizer that is learned here, where there is no such encoder."""
+    try:
+        return find_encoder(name)
+    except UserError as problem:
+        print(f"a tokenizer is learned here: {problem}", flush=True)
+    made = Path(folder) / "learned"
+    made.mkdir()
+    learned = BertWordPieceTokenizer()
+    learned.train_from_iterator([*data["left"], *data["right"]], vocab_size=30_522, show_progress=False)
+    learned.save_model(str(made))
+    transformers.BertTokenizerFast(str(made / "vocab.txt")).save_pretrained(made)
+    return str(made)
 
 
 def choose_start(device: str) -> str:
@@ -73,15 +101,18 @@ def choose_start(device: str) -> str:
     return "spawn" if child.exitcode else "fork"
 
 
-def run_apart(given: argparse.Namespace, start: str, shape: str, batch: int, data: Dataset) -> None:
-    """One case in a process of its own."""
+def run_apart(given: argparse.Namespace, start: str, shape: str, batch: int, data: Dataset, limit: float) -> None:
+    """One case in a process of its own, for at most so many seconds."""
+    if limit < 5:  # a case takes longer
+        write(given, {"shape": shape, "batch": batch, "error": f"not begun: the {given.budget} s of --budget are over"})
+        return
     child = multiprocessing.get_context(start).Process(target=run_case, args=(given, shape, batch, data))
     child.start()
-    child.join(given.limit)
+    child.join(limit)
     if child.is_alive():
         child.kill()
         child.join()
-        write(given, {"shape": shape, "batch": batch, "error": f"stopped after {given.limit} s"})
+        write(given, {"shape": shape, "batch": batch, "error": f"stopped after {limit:.0f} s"})
     elif child.exitcode:
         write(given, {"shape": shape, "batch": batch, "error": f"the process ended with {child.exitcode}"})
 
@@ -98,7 +129,8 @@ def run_case(given: argparse.Namespace, shape: str, batch: int, data: Dataset) -
 def run_way(given: argparse.Namespace, shape: str, batch: int, data: Dataset, way: str) -> dict:
     """The line of one way, at the largest half, quarter … of the batch that fits."""
     begin, asked = time.perf_counter(), batch
-    line = {"shape": shape, "way": way, "toy": given.toy, "device": given.device}
+    line = {"shape": shape, "way": way, "toy": given.toy, "device": given.device, "tokenizer": Path(given.tokenizer).name}
+    line["gib_before"] = round(torch.cuda.memory_allocated() / 2**30, 3) if given.device == "cuda" else 0.0
     while True:
         try:
             line |= time_way(given, shape, batch, data, way)
@@ -128,8 +160,7 @@ def time_way(given: argparse.Namespace, shape: str, batch: int, data: Dataset, w
     if ours and (reason := why_padded(encoder)):
         return {"error": f"trains with padding: {reason}"}
     step.WORTH_COMPILING = 0 if way == "ours, compiled" else 4000
-    if way == "host, flash":
-        use_flash(encoder)
+    kernel = {"flash": use_flash(encoder, given.device)} if way == "host, flash" else {}
     rows = [row % len(data) for row in range(batch * steps)]
     precision = "bf16" if given.device == "cuda" else "float32"
     found = measure(ours, encoder, data.select(rows), batch, steps, precision)
@@ -139,22 +170,27 @@ def time_way(given: argparse.Namespace, shape: str, batch: int, data: Dataset, w
         **{name: round(value, 3) for name, value in found.items()},
         "pairs_per_s": round(1000 * batch / found["ms"], 1),
         **sizes,
+        **kernel,
     }
 
 
-def use_flash(encoder: SentenceTransformer) -> None:
-    """Let the host go without padding, as it does with attn_implementation="flash_attention_2"."""
+def use_flash(encoder: SentenceTransformer, device: str) -> str:
+    """Let the host go without padding, as it does with attn_implementation="flash_attention_2". Whose kernel it is."""
     module, name = encoder[0], "flash_attention_2"
     assert isinstance(module, Transformer)
     if not module.auto_model._supports_flash_attn:
         raise ValueError(f"{type(module.auto_model).__name__} has no flash attention")
-    if not transformers.utils.is_flash_attn_2_available():
+    installed = transformers.utils.is_flash_attn_2_available()
+    if not installed and device == "cpu":
+        raise ValueError("flash-attn is not installed, and torch's own flash kernel for packed texts needs a GPU")
+    if not installed:
         flash._loaded_implementation, flash._flash_fn, flash._flash_varlen_fn = name, attend_varlen, attend_varlen
         flash._process_flash_kwargs_fn = flash._lazy_define_process_function(attend_varlen)
     module.auto_model.config._attn_implementation = name
     module.unpad_inputs = True  # looks again whether it can
     if not module.can_flatten_inputs:
         raise ValueError("the host does not go without padding here")
+    return "flash-attn" if installed else "torch's"
 
 
 def attend_varlen(

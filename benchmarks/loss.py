@@ -2,12 +2,14 @@
 
     python benchmarks/loss.py
     python benchmarks/loss.py --device cuda --pairs 16384 65536 262144 --peers-up-to 65536 --json --plot scaling.svg
+    python benchmarks/loss.py --device cuda --lines loss.jsonl     # each of our paths beside torch.compile, 512 to 65,536 pairs
 
 Peers in the same process: the plain path, eager cross-entropy of S and Sᵀ, the same under torch.compile,
 sentence-transformers' symmetric loss and its cached one, and inf_cl where it is installed. On CUDA embeddings are bf16, and
 eager and its compiled form run under bf16 autocast. Memory is the peak beyond embeddings and their gradients (CUDA only).
 On CPU one thread is used, and its processor time is what is given. The error is ‖g − g₆₄‖ / ‖g₆₄‖ over 64 rows of
-each side. With --json the last line is one JSON object.
+each side. With --json the last line is one JSON object. With --lines nothing else is measured, and every measurement is a line of
+JSON, written at once; torch.compile starts anew at each size, so that its code is made for that size alone.
 """
 
 from __future__ import annotations
@@ -21,12 +23,16 @@ import statistics
 import time
 import warnings
 from importlib.util import find_spec
+from pathlib import Path
+from unittest.mock import patch
 
 import torch
 from torch.nn.functional import cross_entropy, normalize
 
 from pairtune.loss import batch_softmax_loss
+from pairtune.loss.large import fused
 
+SIZES = [2**power for power in range(9, 17)]  # 512 to 65,536
 TAU, SAMPLE, CHUNK = 0.05, 64, 2048
 DIRECTIONS = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction", "scale": 1 / TAU}
 
@@ -35,17 +41,22 @@ def main() -> None:
     """Time everything, print a table and, if asked, the plot and the JSON line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--pairs", type=int, nargs="+", default=[4096])
+    parser.add_argument("--pairs", type=int, nargs="+", help="4,096 unless given; with --lines 512 to 65,536")
     parser.add_argument("--width", type=int, help="384 on CPU, 768 on CUDA unless given")
     parser.add_argument("--peers-up-to", type=int, default=65_536, help="pairs above which only ours and inf_cl run")
     parser.add_argument("--inf-cl-up-to", type=int, default=65_536)
     parser.add_argument("--true-up-to", type=int, default=65_536, help="pairs above which float64 is not asked")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--lines", help="a file to which a line of JSON is added for each path and size")
     parser.add_argument("--plot", help="an .svg file of time and memory against pairs (needs matplotlib)")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(1)
     width = given.width or {"cpu": 384, "cuda": 768}[given.device]
+    if given.lines:
+        compare_paths(given, given.pairs or SIZES, width)
+        return
+    given.pairs = given.pairs or [4096]
     rows = [row for pairs in given.pairs for row in compare(given, pairs, width)]
     structure = compare_structure(given, given.pairs[0] if given.device == "cpu" else 65_536, width)
     ratios = {f"{row['name']}, {row['pairs']:,} pairs": row["ratio"] for row in rows if row.get("ratio")}
@@ -76,6 +87,44 @@ def peers(given: argparse.Namespace, pairs: int, width: int) -> dict:
         found["plain path"] = lambda left, right: batch_softmax_loss(left, right, temperature=TAU, fused=False)
         found |= {"eager": eager, "torch.compile": torch.compile(eager), **host_losses(given.device)}
     return found
+
+
+def compare_paths(given: argparse.Namespace, sizes: list[int], width: int) -> None:
+    """Each path of ours and torch.compile at each size, a line each. What fails is a line too."""
+    gpu = torch.cuda.get_device_name() if given.device == "cuda" else None
+    facts = {"width": width, "gpu": gpu, "torch": torch.__version__, "date": time.strftime("%Y-%m-%d")}
+    for pairs in sizes:
+        left, right = embeddings(pairs, width, given.device)
+        true = true_gradients(left, right)
+        for name, loss in paths(given.device).items():
+            torch.compiler.reset()
+            row = {"name": name, "pairs": pairs}
+            try:
+                row |= measure(loss, left, right, max(given.repeats, 30 if pairs <= 16_384 else 10), true)
+            except Exception as problem:  # a path that does not run is a result too
+                row["error"] = f"{type(problem).__name__}: {problem}"[:300]
+            show(row)
+            with Path(given.lines).open("a") as file:
+                file.write(json.dumps({**row, **facts}) + "\n")
+            left.grad = right.grad = None
+            if given.device == "cuda":
+                torch.cuda.empty_cache()
+
+
+def paths(device: str) -> dict:
+    """What computes the loss: ours as it chooses by size, and each of its paths at any size; last the peer that may be faster."""
+
+    def fuse(left, right):
+        with patch.dict(fused.FUSE_FROM, {device: 0}):
+            return batch_softmax_loss(left, right, temperature=TAU)
+
+    return {
+        "ours": lambda left, right: batch_softmax_loss(left, right, temperature=TAU),
+        "ours, plain": lambda left, right: batch_softmax_loss(left, right, temperature=TAU, fused=False),
+        "ours, fused": fuse,
+        "eager": eager_loss(device),
+        "torch.compile": torch.compile(eager_loss(device), dynamic=False),
+    }
 
 
 def eager_loss(device: str):
