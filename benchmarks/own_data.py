@@ -2,6 +2,7 @@
 
 python -m benchmarks.own_data [--case stsb --case cqa-b] [--encoder minilm] [--seeds 1,2] [--jobs 4] [--tune 40]
 python -m benchmarks.own_data --system default --system pearson --system CoSENTLoss
+python -m benchmarks.own_data --rule own/answers --system pearson-half --minutes 8
 
 Needs the datasets (PAIRTUNE_DATA). A run that is in lab/results/own is not made again; `python -m lab own` shows them all. What
 cannot be trained is said, and does not stop the others.
@@ -15,6 +16,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from time import monotonic
 from typing import Annotated
 
 import typer
@@ -24,6 +26,7 @@ from lab.own.records import RESULTS, OwnRun, add_runs, read_own_runs
 from lab.own.stock import STOCK, stock_losses, train_stock
 
 from pairtune import Run, Task, UserError
+from pairtune.data.pairs import ALIKE
 from pairtune.progress import say
 from pairtune.tune.rules import choose
 
@@ -50,9 +53,12 @@ def main(
     precision: Annotated[str, typer.Option(help="float32 or bf16.")] = "float32",
     tune: Annotated[int, typer.Option(help="Trainings of folds that `tune` may make; 0: leave it out.")] = 0,
     system: Annotated[list[str] | None, typer.Option(help="default, stock, a stock loss or a candidate.")] = None,
+    rule: Annotated[str, typer.Option(help="Only cases that this recipe is chosen for, such as own/answers.")] = "",
+    minutes: Annotated[float, typer.Option(help="Begin no training after so many minutes; 0: make all.")] = 0.0,
     results: Annotated[Path, typer.Option(help="Folder of the records.")] = RESULTS,
 ) -> None:
     """Train what has no record yet, and append it."""
+    started = monotonic()
     unknown = set(case or ()) - set(CASES)
     if unknown:
         raise UserError(f"unknown case {', '.join(sorted(unknown))}; known: {', '.join(CASES)}")
@@ -63,6 +69,7 @@ def main(
         Training(name, what, encoder, seed, precision, tune)
         for seed in numbers
         for name in case or CASES
+        if not rule or choose(load_case(name)).recipe.name == rule
         for what in systems_of(name, wanted)
     ]
     known = {(run.case, run.name, run.seed) for run in read_own_runs(encoder, results)}
@@ -72,6 +79,12 @@ def main(
         submitted = {pool.submit(train_one, one): one for one in missing}
         for number, done in enumerate(as_completed(submitted), start=1):
             one = submitted[done]
+            if minutes and monotonic() - started > 60 * minutes:
+                cancelled = sum(future.cancel() for future in submitted)  # those that have begun are finished
+                if cancelled:
+                    say(f"time is over: {cancelled} trainings are left for another time")
+            if done.cancelled():
+                continue
             if problem := done.exception():
                 say(f"{number} of {len(missing)}: {one.case}, {one.name}, seed {one.seed} failed: {problem}")
                 continue
@@ -105,7 +118,7 @@ def train_one(asked: Training) -> OwnRun:
     """Train, and keep what the tables need."""
     task = load_case(asked.case)
     own = asked.name not in STOCK
-    before, after, epochs, seconds = train_own(task, asked) if own else train_other(task, asked)
+    before, after, epochs, seconds, plain = train_own(task, asked) if own else train_other(task, asked)
     return OwnRun(
         case=asked.case,
         dataset=CASES[asked.case].dataset,
@@ -120,26 +133,33 @@ def train_one(asked: Training) -> OwnRun:
         after=after,
         epochs=epochs,
         seconds=round(seconds, 2),
+        plain=plain,
     )
 
 
-Found = tuple[dict[str, float], dict[str, float], tuple[float, ...], float]
+Found = tuple[dict[str, float], dict[str, float], tuple[float, ...], float, dict[str, float]]
 
 
 def train_own(task: Task, asked: Training) -> Found:
     """The default as `pairtune train --data` takes it, a candidate for it, or what `pairtune tune` finds."""
+    from pairtune import load_encoder
+    from pairtune.sbert.evaluator import evaluate_task
     from pairtune.training import run
     from pairtune.tune import tune
 
     settings = [f'encoder="{asked.encoder}"', f'train.precision="{asked.precision}"']
     recipe = recipe_of(asked.name, settings) if asked.name in CANDIDATES else choose(task, settings).recipe
+    plain: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         if asked.name == TUNED:
             record: Run = tune(task, out=Path(folder) / "tune", start=recipe, most_trainings=asked.trainings).run
         else:
-            record = run(recipe, asked.seed, out=Path(folder) / "run", task=task, checkpoints=False, keep_model=False)
+            out, marked = Path(folder) / "run", recipe.mark_sides and task.kind not in ALIKE
+            record = run(recipe, asked.seed, out=out, task=task, checkpoints=False, keep_model=marked)
+            if marked:
+                plain = main_scores(evaluate_task(load_encoder(str(out / "model")), task), task)
     epochs = tuple(epoch.dev[task.metric] for epoch in record.epochs)
-    return main_scores(record.before, task), main_scores(record.after, task), epochs, record.seconds
+    return main_scores(record.before, task), main_scores(record.after, task), epochs, record.seconds, plain
 
 
 def train_other(task: Task, asked: Training) -> Found:
@@ -149,7 +169,7 @@ def train_other(task: Task, asked: Training) -> Found:
 
     before = evaluate_task(load_encoder(asked.encoder), task)
     found = train_stock(task, asked.name, asked.encoder, asked.seed, bf16=asked.precision == "bf16")
-    return main_scores(before, task), main_scores(found["scores"], task), (), found["seconds"]
+    return main_scores(before, task), main_scores(found["scores"], task), (), found["seconds"], {}
 
 
 def main_scores(scores: dict[str, dict[str, float]], task: Task) -> dict[str, float]:

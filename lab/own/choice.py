@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from lab.own.records import OwnRun, mean
 
+SEARCHED = ("tune", "default")  # what a user gets: no candidates
 Scores = dict[str, dict[str, list[float]]]  # candidate → case → what each seed gained on dev
 
 
@@ -28,7 +29,7 @@ class LeftOut:
 
 def leave_out(runs: Sequence[OwnRun], shipped: Callable[[OwnRun], str]) -> list[LeftOut]:
     """A line for each case. shipped: the candidate that is the recipe of a case now."""
-    ours = [run for run in runs if run.system == "pairtune"]
+    ours = [run for run in runs if run.system == "pairtune" and run.name not in SEARCHED]
     cases = list(dict.fromkeys(run.case for run in ours))
     return [found for case in cases if (found := leave_out_one(ours, case, shipped)) is not None]
 

@@ -17,6 +17,7 @@ class OwnRun(BaseModel):
     rule: the recipe that the rules choose for the case. name: a candidate, or a stock loss. settings: what the candidate sets.
     before, after: the metric on dev and test. epochs: the metric on dev after each.
     seconds: of the steps, without evaluation; None where they were not kept.
+    plain: the metric of a model that was trained with marked sides when texts are read without marks, as `encode` does.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -34,6 +35,7 @@ class OwnRun(BaseModel):
     after: dict[str, float]
     epochs: tuple[float, ...] = ()
     seconds: float | None
+    plain: dict[str, float] = {}
 
     @property
     def gain(self) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lab.own.cases import CASES, cut_by_query, load_case
 from lab.own.choice import best_on_dev, leave_out
-from lab.own.page import SHIPPED, left_out_table, make_page, own_table
+from lab.own.page import SHIPPED, left_out_table, make_page, own_table, plain_table, shipped, tuned_table
 from lab.own.records import RESULTS, OwnRun, add_runs, read_own_runs
 from lab.own.stock import STOCK, stock_losses
 
@@ -48,12 +48,29 @@ def test_a_candidate_that_lacks_a_case_is_not_chosen():
 
 def test_the_table_has_the_best_stock_loss_on_test_and_the_mean_of_our_seeds():
     runs = [
-        run_of("a", "pearson-prompts", 0.2, seed=1), run_of("a", "pearson-prompts", 0.1, seed=2), run_of("a", "pearson", 0.4),
+        run_of("a", "pc.1-q-half", 0.2, seed=1), run_of("a", "pc.1-q-half", 0.1, seed=2), run_of("a", "pc.1-q", 0.4),
         run_of("a", "CoSENTLoss", 0.3, test=0.1, system="stock"), run_of("a", "AnglELoss", 0.0, test=0.12, system="stock"),
     ]  # fmt: skip
     table = own_table("minilm", runs)
     assert "| `a` | MAP | 0.500 | 0.620 (AnglE) | 0.650 | +0.030 | 1.0 |" in table
     assert "ahead of the best stock loss on 1 of 1 cases" in table
+
+
+def test_what_a_search_found_stands_beside_the_default_and_the_best_stock_loss():
+    runs = [
+        run_of("a", "pc.1-q-half", 0.2), run_of("a", "tune", 0.1, test=0.25),
+        run_of("a", "CoSENTLoss", 0.3, test=0.1, system="stock"), run_of("a", "AnglELoss", 0.0, test=0.12, system="stock"),
+    ]  # fmt: skip
+    assert "| `a` | MAP | 0.620 | 0.700 | 0.750 | +0.130 | +0.050 |" in tuned_table(runs)
+    both = [*runs, run_of("b", "pc.1-q-half", 0.2)]
+    assert [one.chosen for one in leave_out(both, shipped)] == ["pc.1-q-half"] * 2, "a search is no candidate"
+
+
+def test_marked_candidates_are_shown_as_encode_reads_them():
+    plain = run_of("a", "pearson-half", 0.2, test=0.3).model_copy(update={"plain": {"dev": 0.6, "test": 0.75}})
+    table = plain_table([plain, run_of("a", "pearson", 0.15, test=0.2)])
+    assert "| pearson-half | +0.2000 | +0.1000 | +0.3000 | +0.2500 |" in table
+    assert "| pearson (no marks) | +0.1500 | +0.1500 | +0.2000 | +0.2000 |" in table
 
 
 def test_the_shipped_recipes_have_the_settings_of_the_candidates_that_were_chosen():
@@ -62,12 +79,9 @@ def test_the_shipped_recipes_have_the_settings_of_the_candidates_that_were_chose
     for rule, name in SHIPPED.items():
         settings = next(run.settings for run in runs if run.name == name and run.rule == rule)
         recipe = read_recipe(rule)
-        assert recipe.mark_sides == ("prompts.left" in settings), rule
         for key, value in settings.items():
-            if key.startswith("prompts."):
-                continue
-            table, _, field = key.partition(".")
-            assert getattr(getattr(recipe.stages[0], table), field) == value, (rule, key)
+            table, _, field = key.rpartition(".")
+            assert getattr(getattr(recipe.stages[0], table) if table else recipe, field) == value, (rule, key)
 
 
 def test_the_page_is_made_of_the_records_that_are_there():

@@ -11,10 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pairtune.data.datasets import load_task
 from pairtune.data.material import check_candidates, check_negatives, note_splits
 from pairtune.data.negatives import fill_dev
-from pairtune.data.pairs import ALIKE, Task, add_prompts
+from pairtune.data.pairs import ALIKE, Task, add_prompts, leave_some_plain
 from pairtune.data.sources import check_sources, prompt_sources, read_sources, training_data
 from pairtune.data.splits import join_dev, rotate_dev
 from pairtune.errors import UserError
@@ -69,7 +71,7 @@ def run(
     task = arrange(task, recipe, seed)
     for note in task.notes:
         say(f"{task.name}: {note}")
-    model, sides, as_it_came, task = prepare_encoder(recipe, task)
+    model, sides, as_it_came, task = prepare_encoder(recipe, task, seed)
     original = model.tokenizer
     tokenizer = ignoring(original, recipe.ignore) if recipe.ignore else original
     with folder.hold(), disk_in_words(out):  # not before all that can be refused has been
@@ -132,7 +134,7 @@ def conclude(
     return record
 
 
-def prepare_encoder(recipe: Recipe, task: Task) -> tuple[SentenceTransformer, Sides, Task, Task]:
+def prepare_encoder(recipe: Recipe, task: Task, seed: int) -> tuple[SentenceTransformer, Sides, Task, Task]:
     """The encoder as it comes, its prompts, and the task as it reads it: as it came, and in training."""
     from pairtune.encoders.adapters import check_adapter, merge_adapter
     from pairtune.encoders.loading import check_dimensions, load_encoder
@@ -151,7 +153,10 @@ def prepare_encoder(recipe: Recipe, task: Task) -> tuple[SentenceTransformer, Si
     if task.sources:
         task = prompt_sources(task, recipe, model)
         return model, sides, task, task
-    return model, sides, add_prompts(task, sides.own), add_prompts(task, sides.trained)
+    plain, read = add_prompts(task, sides.own), add_prompts(task, sides.trained)
+    if sides.trained != sides.own and recipe.mark_share < 1:
+        read = leave_some_plain(read, plain, recipe.mark_share, np.random.default_rng(seed))
+    return model, sides, plain, read
 
 
 def check_shares(recipe: Recipe) -> None:

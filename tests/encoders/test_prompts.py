@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner
 
 from pairtune.cli import app
-from pairtune.data.pairs import PairSet, Task, add_prompts
+from pairtune.data.pairs import PairSet, Task, add_prompts, leave_some_plain
 from pairtune.encoders.embedding import encode
 from pairtune.encoders.prompts import MARKS, Prompts, Sides, choose_prompts, own_prompts
 from pairtune.errors import UserError
@@ -134,6 +134,29 @@ def test_marked_sides_are_read_with_the_hosts_own_words(tmp_path, tiny_encoder):
     evaluated = json.loads(call("evaluate", tmp_path / "run" / "model", "--data", write_pairs(tmp_path, task), "--json").stdout)
     assert evaluated["MAP"] == pytest.approx(record.after["test"]["MAP"], abs=1e-6)
     assert "encode_query" in (tmp_path / "run" / "model" / "README.md").read_text()
+
+
+def test_a_share_of_the_left_texts_is_left_unmarked_with_all_its_pairs():
+    pairs = PairSet.of([*QUERIES, *QUERIES], [*ANSWERS, *ANSWERS[1:], ANSWERS[0]], [1] * 12 + [0] * 12)
+    plain = Task("t", "ranking", pairs, pairs, pairs, "MAP", ("MAP",))
+    marked = add_prompts(plain, MARKS)
+    mixed = leave_some_plain(marked, plain, 0.5, np.random.default_rng(0))
+    ways = {}
+    for left, right, before in zip(mixed.train.left, mixed.train.right, plain.train.left, strict=True):
+        assert left.startswith("question: ") == right.startswith("answer: ")
+        ways.setdefault(before, set()).add(left != before)
+    assert all(len(way) == 1 for way in ways.values()), "the pairs of a left text are read in one way"
+    assert 0 < sum(way == {True} for way in ways.values()) < len(ways)
+    assert mixed.dev is marked.dev and mixed.test is marked.test
+    assert leave_some_plain(marked, plain, 1.0, np.random.default_rng(0)).train.left == marked.train.left
+
+
+def test_training_with_half_the_marks_gives_another_model(tmp_path, tiny_encoder):
+    _, whole = marked_run(tmp_path / "whole", tiny_encoder)
+    _, half = marked_run(tmp_path / "half", tiny_encoder, mark_share=0.5)
+    assert half.after != whole.after or half.epochs != whole.epochs
+    with pytest.raises(UserError, match="mark_share"):
+        make_recipe({"name": "mine", "mark_sides": True, "mark_share": 0})
 
 
 def write_pairs(folder, task):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pairtune.encoders.prompts import Prompts
     from pairtune.metrics import Gold
 
+T = TypeVar("T")
 Kind = Literal["classification", "ranking", "regression", "retrieval"]
 MEAN = "mean"  # the main metric of several sources: the mean of theirs, which chooses the epoch
 ALIKE = ("classification", "regression")  # kinds whose two texts are of one sort, as a rule
@@ -160,6 +161,25 @@ def add_prompts(task: Task, prompts: Prompts) -> Task:
     extra = {name: prompt_pairs(pairs, prompts) for name, pairs in task.extra.items()}
     train, dev, test = (prompt_pairs(pairs, prompts) for pairs in (task.train, task.dev, task.test))
     return replace(task, train=train, dev=dev, test=test, extra=extra, notes=(*task.notes, f"prompts: {prompts}"))
+
+
+def leave_some_plain(marked: Task, plain: Task, share: float, rng: np.random.Generator) -> Task:
+    """The marked task, whose training pairs are marked for this share of the left texts only: the encoder learns to do without.
+
+    All pairs of a left text are read in one way, so that they still compete on equal terms.
+    """
+    lefts = list(dict.fromkeys(plain.train.left))
+    kept = dict(zip(lefts, (rng.random(len(lefts)) < share).tolist(), strict=True))
+    chosen = [kept[left] for left in plain.train.left]
+
+    def pick(before: Sequence[T], after: Sequence[T]) -> tuple[T, ...]:
+        return tuple(new if mark else old for mark, old, new in zip(chosen, before, after, strict=True))
+
+    negatives = None
+    if plain.train.negatives is not None and marked.train.negatives is not None:
+        negatives = pick(plain.train.negatives, marked.train.negatives)
+    left, right = pick(plain.train.left, marked.train.left), pick(plain.train.right, marked.train.right)
+    return replace(marked, train=replace(marked.train, left=left, right=right, negatives=negatives))
 
 
 def prompt_pairs(pairs: PairSet, prompts: Prompts) -> PairSet:

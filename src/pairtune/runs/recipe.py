@@ -266,6 +266,13 @@ class Recipe(Settings):
         "can tell them apart; for an encoder without prompts of its own. The tuned model then has `encode_query` for left texts "
         "and `encode_document` for right ones",
     )
+    mark_share: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="with `mark_sides`: mark the training pairs of this share of the left texts; below 1 the tuned model also "
+        "learns to read texts without marks, as `encode` gives them",
+    )
     ignore: tuple[str, ...] = Field(
         (),
         description="regular expressions; the tuned model does not see what they match, such as links",

@@ -44,8 +44,8 @@ RULES = (
         "several labelled texts for each left text",
         lambda data: data.kind == "ranking" or data.pairs_per_left >= COMPETING,
         "own/answers",
-        "Pearson correlation with the labels, in random batches; in a ranking, left texts begin with `question: `, right texts "
-        "with `answer: `",
+        "Pearson correlation with the labels and CoSENT (a better answer should score above a worse one), plus 10 % batch "
+        "softmax, the pairs of a left text together; in a ranking, half the left texts begin with `question: `, theirs with `answer: `",
     ),
     Rule(
         "pairs labelled yes or no",
