@@ -45,7 +45,8 @@ RULES = (
         lambda data: data.kind == "ranking" or data.pairs_per_left >= COMPETING,
         "own/answers",
         "Pearson correlation with the labels and CoSENT (a better answer should score above a worse one), plus 10 % batch "
-        "softmax, the pairs of a left text together; in a ranking, half the left texts begin with `question: `, theirs with `answer: `",
+        "softmax; the pairs of a left text together; in a ranking, half the left texts begin with `question: `, and their right "
+        "texts with `answer: `",
     ),
     Rule(
         "pairs labelled yes or no",
