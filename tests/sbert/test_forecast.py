@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from pairtune.data.material import training_dataset
 from pairtune.errors import UserError
 from pairtune.sbert import forecast
-from pairtune.sbert.trainer import find_8bit_optimizer, make_trainer
+from pairtune.sbert.trainer import EIGHT_BIT, find_8bit_optimizer, make_trainer, training_arguments
 from pairtune.training import run
 from small import assert_same_weights, small_recipe, weights
 
@@ -93,11 +96,34 @@ def test_gradient_checkpointing_changes_memory_and_not_the_gradients(tiny_model,
     assert found[True][1] < 0.7 * found[False][1]
 
 
-def test_an_8_bit_optimizer_needs_a_package_and_says_which(monkeypatch):
+def test_an_8_bit_optimizer_needs_a_package_and_says_which(monkeypatch, tmp_path):
     import importlib.util
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install bitsandbytes"):
         find_8bit_optimizer()
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name == "torchao" or None)
-    assert find_8bit_optimizer() == "adamw_torch_8bit"
+    stage = small_recipe("minilm", train={"optimizer": "adamw-8bit"}).stages[0]
+    with pytest.raises(UserError, match="adamw-8bit"):
+        training_arguments(stage, 1, tmp_path)
+    for package, name in (("torchao", "adamw_torch_8bit"), ("bitsandbytes", "adamw_bnb_8bit")):
+        monkeypatch.setattr(importlib.util, "find_spec", lambda asked, package=package: asked == package or None)
+        assert find_8bit_optimizer() == name
+        assert training_arguments(stage, 1, tmp_path).optim == name
+
+
+@pytest.mark.skipif(not any(map(find_spec, EIGHT_BIT)), reason="needs bitsandbytes or torchao")
+def test_an_8_bit_optimizer_trains_nearly_what_adamw_trains(plain_run, tiny_encoder, small_task, tmp_path):
+    run(small_recipe(tiny_encoder, train={"epochs": 1, "optimizer": "adamw-8bit"}), 1, out=tmp_path / "run", task=small_task)
+    before, exact, rounded = (weights(folder) for folder in (Path(tiny_encoder), plain_run / "model", tmp_path / "run" / "model"))
+    apart, moved = (
+        np.sqrt(sum(np.square(one[name] - exact[name]).sum() for name in exact if exact[name].dtype == np.float32))
+        for one in (rounded, before)
+    )
+    assert 0 < apart < 0.2 * moved
+
+
+def test_a_learning_rate_that_is_a_tensor_is_logged_as_a_number(tiny_model, small_task, tmp_path):
+    trainer = trainer_of(tiny_model, small_task, small_recipe("minilm").stages[0], tmp_path)
+    trainer.log({"loss": 0.5, "learning_rate": torch.tensor(0.25)})
+    assert trainer.state.log_history[-1]["learning_rate"] == 0.25
+    trainer.state.save_to_json(str(tmp_path / "state.json"))

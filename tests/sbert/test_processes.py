@@ -50,6 +50,23 @@ def assert_trained_alike(alone, shared, encoder):
     assert np.linalg.norm(theirs - mine) < 0.02 * np.linalg.norm(mine - before)
 
 
+def test_accelerate_starts_the_training_that_torchrun_starts(shared, plain_encoder, tmp_path):
+    launch = [
+        sys.executable,
+        "-m",
+        "accelerate.commands.launch",
+        "--multi_gpu",
+        "--num_processes",
+        "2",
+        "--main_process_port",
+        "0",
+    ]
+    launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--num_cpu_threads_per_process", "1"]
+    words = [*shared.words, "--model", plain_encoder, *FAST, "--out", str(tmp_path / "launched")]
+    subprocess.run([*launch, "-m", "pairtune", *words], check=True)
+    assert_same_weights(tmp_path / "launched" / "model", shared.folder / "fast" / "model")
+
+
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 def test_two_processes_on_one_gpu_train_what_one_trains(plain_encoder, tmp_path):

@@ -99,6 +99,10 @@ class PairTrainer(SentenceTransformerTrainer):
         samplers = [one for one in self.batches.samplers if one.shares > 1] if self.batches and self.model.training else []
         return samplers[0].own_share(self.state.global_step, process_place()[0]) if samplers else (1, 0)
 
+    def log(self, logs: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        """The host's, with numbers only: torchao's optimizers keep the learning rate as a tensor, which no file of JSON takes."""
+        super().log({name: one.item() if isinstance(one, Tensor) else one for name, one in logs.items()}, *args, **kwargs)
+
     def _clip_grad_norm(self, model: torch.nn.Module) -> Any:
         """The host's, or the same of the one buffer that a captured step keeps all gradients in."""
         norm = self.fast.clip(self.args.max_grad_norm)
