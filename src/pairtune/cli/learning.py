@@ -177,8 +177,8 @@ def make_choice(name: str | None, own: Task | None, overrides: Sequence[str], wh
 
     if name is not None:
         recipe = read_recipe(name, overrides)
-        if recipe.sources and (own is not None or what != "train"):
-            raise UserError(f"recipe {name} names its data under [[sources]]: `pairtune train` takes it, without --data")
+        if recipe.sources and own is not None:
+            raise UserError(f"recipe {name} names its data under [[sources]]: `pairtune {what}` takes it without --data")
         return Choice(recipe, ())
     if own is None:
         raise UserError(f"nothing to {what}: name a recipe (pairtune recipes lists them), or give your own pairs with --data")

@@ -265,9 +265,9 @@ def _overlap(train: PairSet, held_out: PairSet, name: str) -> list[str]:
 def _check(pairs: PairSet, kind: Kind, which: str) -> None:
     """Every split must be worth a metric."""
     if kind == "regression" and len(np.unique(pairs.label)) < 2:
-        raise UserError(f"{which} has one label only: give more pairs (or, in Python, another seed)")
+        raise UserError(f"{which} has one label only: give more pairs, or splits of your own (--train, --dev, --test)")
     positive = pairs.positives()
     if kind != "regression" and not positive.any():
-        raise UserError(f"{which} has no positive pair: give more pairs (or, in Python, another seed)")
+        raise UserError(f"{which} has no positive pair: give more pairs, or splits of your own (--train, --dev, --test)")
     if kind == "classification" and positive.all():
-        raise UserError(f"{which} has no negative pair: give more pairs (or, in Python, another seed)")
+        raise UserError(f"{which} has no negative pair: give more pairs, or splits of your own (--train, --dev, --test)")
