@@ -10,13 +10,15 @@ import pytest
 from typer.testing import CliRunner
 
 from pairtune.cli import app
+from pairtune.data.sources import read_sources
 from pairtune.encoders.loading import load_encoder
 from pairtune.errors import UserError
 from pairtune.fast.packing import PackingCollator
-from pairtune.runs.recipe import make_recipe
+from pairtune.runs.recipe import make_recipe, read_recipe
 from pairtune.runs.settings import to_toml, unread_settings
 from pairtune.sbert.evaluator import evaluate_task
 from pairtune.training import run
+from pairtune.tune.folds import fold_name, make_folds
 from small import WORDS, assert_same_weights
 
 FAQ = [(f"{one} {other}", f"the {one} and the {other}") for one in WORDS for other in WORDS[:3] if one != other]
@@ -197,6 +199,31 @@ def test_inspect_looks_at_each_source_by_its_own_settings(tmp_path, tiny_encoder
     )
     seen = json.loads(CliRunner().invoke(app, ["inspect", str(path), "--json"]).stdout)["sources"]
     assert {name: one["data"]["pairs"] for name, one in seen.items()} == {"faq": len(FAQ), "sts": 60}
+
+
+def test_a_search_tries_what_the_sources_share_and_its_recipe_names_them(tmp_path, tiny_encoder, folder):
+    path, out = tmp_path / "several.toml", tmp_path / "tuned"
+    path.write_text(to_toml(recipe(tiny_encoder, folder, train={"epochs": 1})))
+    search = ["tune", str(path), "--minutes", "0", "--trainings", "6", "--out", str(out), "--json"]
+    result = CliRunner().invoke(app, search)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["metric"] == "mean" and found["trainings"] > 1
+    tried = json.loads((out / "tuning.json").read_text())["tried"]
+    assert all({*one["changes"]} <= {"learning rate", "epochs", "batch size", "temperature"} for one in tried)
+    assert [source["name"] for source in read_recipe(str(out / "recipe.toml")).model_dump()["sources"]] == ["faq", "sts"]
+
+
+def test_no_fold_shows_test_and_each_holds_out_pairs_of_every_source(tiny_encoder, folder):
+    task = read_sources(recipe(tiny_encoder, folder))
+    folds = make_folds(task, pairs=30)
+    for number in folds.numbers:
+        fold = folds(fold_name(number))
+        assert len(fold.train) <= 32 and [*fold.sources] == ["faq", "sts"]
+        for name, source in fold.sources.items():
+            seen = {*source.train.left, *source.dev.left}
+            assert len(source.train) and len(source.dev) and not seen & {*task.sources[name].test.left}
+            assert not {*source.train.left} & {*source.dev.left}
 
 
 def test_a_setting_that_one_source_reads_is_not_called_unread(tiny_encoder, folder):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,11 @@ def join_tasks(sources: Mapping[str, Task]) -> Task:
     kinds = {task.kind for task in sources.values()}
     kind = kinds.pop() if len(kinds) == 1 else "ranking"
     return Task("+".join(sources), kind, train, dev, test, MEAN, metrics, notes=notes, sources=dict(sources))
+
+
+def change_each(task: Task, change: Callable[[Task], Task]) -> Task:
+    """The task with a change made to it; of several sources, to each of them."""
+    return join_tasks({name: change(source) for name, source in task.sources.items()}) if task.sources else change(task)
 
 
 def _join(parts: Sequence[PairSet]) -> PairSet:
