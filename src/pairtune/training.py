@@ -103,7 +103,7 @@ def find_pairs(recipe: Recipe, task: Task | None) -> Task:
     if task is None:
         refuse_borrowed_dev(recipe)
         return read_sources(recipe) if recipe.sources else load_task(recipe.task)
-    if recipe.sources:
+    if [source.name for source in recipe.sources] != [*task.sources]:  # a search hands in parts of the same
         raise UserError(f"recipe {recipe.name} names its data under [[sources]]: give none beside it")
     return task
 

@@ -338,3 +338,67 @@ def test_a_list_inside_one_json_object_is_read(tmp_path):
     rows = [{"left": f"q{n}", "right": f"a{n}"} for n in range(30)]
     (tmp_path / "pairs.json").write_text(json.dumps({"version": 2, "data": rows}, indent=1))
     assert read_pairs(tmp_path / "pairs.json").kind == "retrieval"
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("relatedness_score", [1 + i / 10 for i in range(40)]),
+        ("rating", [f"{1 + i % 5} points" for i in range(40)]),
+        ("esci_label", list("ESCI") * 10),
+    ],
+)
+def test_a_column_that_is_called_score_or_label_is_asked_for(tmp_path, name, values):
+    path = write(tmp_path / "p.csv", f"left,right,{name}", [(f"a{i}", f"x{i}", value) for i, value in enumerate(values)])
+    with pytest.raises(UserError, match=f"column '{name}' looks like labels: --label {name}, or --no-label"):
+        read_pairs(path)
+    assert read_pairs(path, label=False).kind == "retrieval"
+
+
+@pytest.mark.parametrize("texts", ["{} stars", "{}/5", "{} out of 5", "★★★★★"])
+def test_stars_and_fractions_are_grades(tmp_path, texts):
+    rows = [(f"a{i}", f"x{i}", "★" * (1 + i % 5) if "★" in texts else texts.format(1 + i % 5)) for i in range(60)]
+    task = read_pairs(write(tmp_path / "p.csv", "left,right,label", rows))
+    lowest = 0.2 if "5" in texts else 0  # of five, one is a fifth; stars begin at one
+    assert task.kind == "regression"
+    assert sorted({*task.train.label.tolist()}) == pytest.approx([lowest + i * (1 - lowest) / 4 for i in range(5)])
+
+
+def test_the_classes_of_entailment_are_no_grades(tmp_path):
+    path = write(tmp_path / "p.csv", "premise,hypothesis,label", [(f"a{i}", f"x{i}", i % 3) for i in range(60)])
+    with pytest.raises(UserError, match="0, 1 and 2, usually entailment, neutral and contradiction"):
+        read_pairs(path)
+    assert read_pairs(path, kind="regression").kind == "regression"
+
+
+def test_a_column_of_splits_is_heeded_whatever_it_is_called(tmp_path):
+    names = ["Train"] * 20 + ["val"] * 10 + ["test"] * 10
+    task = read_pairs(write(tmp_path / "p.csv", "left,right,fold", [(f"a{i}", f"x{i}", name) for i, name in enumerate(names)]))
+    assert "splits from column 'fold'" in task.notes
+    assert [len(part) for part in (task.train, task.dev, task.test)] == [20, 10, 10]
+
+
+def test_passages_of_dpr_are_right_texts_and_its_short_answers_are_not(tmp_path):
+    record = {"answers": ["pan"], "negative_ctxs": [], "hard_negative_ctxs": [{"title": "t", "text": "wrong"}]}
+    lines = [{"question": f"q{i}", **record, "positive_ctxs": [{"title": "t", "text": f"right {i}"}]} for i in range(20)]
+    path = tmp_path / "dpr.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    train = read_pairs(path).train
+    assert all(text.startswith("t right") for text in train.right)
+    assert train.negatives is not None and {*train.negatives} == {("t wrong",)}, "a title on one side only would give it away"
+
+
+def test_a_gap_in_columns_of_negatives_says_which_columns_are_full(tmp_path):
+    rows = [(f"a{i}", f"x{i}", "n", "" if i == 3 else "m") for i in range(20)]
+    path = write(tmp_path / "p.csv", "anchor,positive,negative_1,negative_2", rows)
+    with pytest.raises(UserError, match=r"p\.csv line 5: column 'negative_2' is empty.*--negative negative_1$"):
+        read_pairs(path)
+    assert read_pairs(path, negatives=["negative_1"]).train.negatives
+
+
+@pytest.mark.parametrize(
+    "header", ["title,abstract", "query,response", "prompt,response", "s1,s2", "query,pos", "Question,Answer", "text_a,text_b"]
+)
+def test_the_usual_names_of_two_texts_need_no_option(tmp_path, header):
+    task = read_pairs(write(tmp_path / "p.csv", header, [(f"a{i}", f"x{i}") for i in range(20)]))
+    assert lefts(task) == {f"a{i}" for i in range(20)}

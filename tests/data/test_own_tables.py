@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,24 @@ def test_a_folder_of_several_splits_is_split_as_it_says(tmp_path):
 def test_a_dataset_of_the_hub_that_cannot_be_had_is_named_and_the_way_out_too():
     with pytest.raises(UserError, match=r"the hub gave no nobody/nothing: .*write it with save_to_disk, and give the folder"):
         read_table("hub:nobody/nothing")
+
+
+def test_without_a_network_a_dataset_of_the_hub_is_looked_for_once(monkeypatch):
+    asked = []
+
+    def look_up(host, *rest, **options):
+        asked.append(host)
+        raise socket.gaierror("no address")
+
+    for name in ("https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with pytest.raises(UserError, match="the hub gave no nobody/nothing"):
+        read_table("hub:nobody/nothing")
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "json", "parquet"])

@@ -10,16 +10,21 @@ import pytest
 from typer.testing import CliRunner
 
 from pairtune.cli import app
+from pairtune.data.sources import read_sources
 from pairtune.encoders.loading import load_encoder
 from pairtune.errors import UserError
 from pairtune.fast.packing import PackingCollator
-from pairtune.runs.recipe import make_recipe
+from pairtune.runs.recipe import make_recipe, read_recipe
 from pairtune.runs.settings import to_toml, unread_settings
 from pairtune.sbert.evaluator import evaluate_task
 from pairtune.training import run
+from pairtune.tune.folds import fold_name, make_folds
 from small import WORDS, assert_same_weights
 
 FAQ = [(f"{one} {other}", f"the {one} and the {other}") for one in WORDS for other in WORDS[:3] if one != other]
+
+
+ONE_LOSS = "those below, without a loss or order of their own"
 
 
 @pytest.fixture(scope="module")
@@ -155,12 +160,70 @@ def test_the_command_line_trains_such_a_recipe_and_writes_its_report(tmp_path, t
     [
         ({"dev": "rotating"}, "several sources are scored as they are"),
         ({"mix_sources": True}, "source faq has a loss or order of its own"),
-        ({"train": {"negatives": "mined"}}, "are about one dataset"),
+        ({"train": {"file": "more.parquet"}}, r"train\.file is about one dataset"),
+        (
+            {"train": {"negatives": "mined"}, "loss": {"kind": "mse"}, "sources": ONE_LOSS},
+            "no source has a loss that can use them: take bsc or combo",
+        ),
     ],
 )
 def test_what_is_about_one_dataset_is_refused(tmp_path, tiny_encoder, folder, tables, message):
+    if tables.get("sources") == ONE_LOSS:
+        tables = {**tables, "sources": [{**source, "loss": {}, "order": {}} for source in sources(folder)]}
     with pytest.raises(UserError, match=message):
         run(recipe(tiny_encoder, folder, **tables), 1, out=tmp_path / "run")
+
+
+def test_negatives_are_mined_among_the_texts_of_the_sources_whose_loss_uses_them(tmp_path, tiny_encoder, folder, monkeypatch):
+    rows = []
+    pack = PackingCollator.__call__
+    monkeypatch.setattr(PackingCollator, "__call__", lambda self, batch: rows.extend(batch) or pack(self, batch))
+    graded = sources(folder, faq={"loss": {"kind": "combo"}})
+    mined = recipe(tiny_encoder, folder, sources=graded, train={"epochs": 1, "negatives": "mined", "mined": 2})
+    run(mined, 1, out=tmp_path / "run", checkpoints=False)
+    answers, right = dict(FAQ), {answer for _, answer in FAQ}
+    faq = [row for row in rows if not row["left"].startswith("see ")]
+    negatives = [row[f"negative_{number}"] for row in faq for number in (1, 2)]
+    assert faq and {*negatives} <= right, "never a text of the other source"
+    assert all(answers[row["left"]] not in (row["negative_1"], row["negative_2"]) for row in faq)
+    assert len(faq) < len(rows) and not any("negative_1" in row for row in rows if row["left"].startswith("see "))
+
+
+def test_inspect_looks_at_each_source_by_its_own_settings(tmp_path, tiny_encoder, folder):
+    path = tmp_path / "several.toml"
+    path.write_text(to_toml(recipe(tiny_encoder, folder)))
+    result = CliRunner().invoke(app, ["inspect", str(path)])
+    assert result.exit_code == 0, result.output
+    assert (
+        "source faq" in result.stdout and "source sts" in result.stdout and "retrieval: every pair is positive" in result.stdout
+    )
+    seen = json.loads(CliRunner().invoke(app, ["inspect", str(path), "--json"]).stdout)["sources"]
+    assert {name: one["data"]["pairs"] for name, one in seen.items()} == {"faq": len(FAQ), "sts": 60}
+
+
+def test_a_search_tries_what_the_sources_share_and_its_recipe_names_them(tmp_path, tiny_encoder, folder):
+    path, out = tmp_path / "several.toml", tmp_path / "tuned"
+    path.write_text(to_toml(recipe(tiny_encoder, folder, train={"epochs": 1})))
+    search = ["tune", str(path), "--minutes", "0", "--trainings", "6", "--out", str(out), "--json"]
+    result = CliRunner().invoke(app, search)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["metric"] == "mean" and found["trainings"] > 1
+    tried = json.loads((out / "tuning.json").read_text())["tried"]
+    assert all({*one["changes"]} <= {"learning rate", "epochs", "batch size", "temperature"} for one in tried)
+    assert [source["name"] for source in read_recipe(str(out / "recipe.toml")).model_dump()["sources"]] == ["faq", "sts"]
+
+
+def test_no_fold_shows_test_and_each_holds_out_pairs_of_every_source(tiny_encoder, folder):
+    task = read_sources(recipe(tiny_encoder, folder))
+    folds = make_folds(task, pairs=30)
+    for number in folds.numbers:
+        fold = folds(fold_name(number))
+        assert len(fold.train) <= 32 and [*fold.sources] == ["faq", "sts"]
+        for name, source in fold.sources.items():
+            seen = {*source.train.left, *source.dev.left}
+            assert len(source.train) and len(source.dev) and not seen & {*task.sources[name].test.left}
+            assert not {*source.train.left} & {*source.dev.left}
 
 
 def test_a_setting_that_one_source_reads_is_not_called_unread(tiny_encoder, folder):
@@ -175,7 +238,7 @@ def test_mistakes_in_a_source_are_named(tmp_path, tiny_encoder, folder):
     wrong = sources(folder, faq={"loss": {"knd": "bsc"}})
     with pytest.raises(UserError, match=r"source faq: loss\.knd is not a setting; did you mean loss\.kind\?"):
         run(recipe(tiny_encoder, folder, sources=wrong), 1, out=tmp_path / "run")
-    for command in ("inspect", "tune"):
+    for command in ("inspect", "tune", "train"):
         path = tmp_path / "several.toml"
         path.write_text(to_toml(recipe(tiny_encoder, folder)))
         with pytest.raises(UserError, match=r"names its data under \[\[sources\]\]"):

@@ -177,8 +177,8 @@ def make_choice(name: str | None, own: Task | None, overrides: Sequence[str], wh
 
     if name is not None:
         recipe = read_recipe(name, overrides)
-        if recipe.sources and (own is not None or what != "train"):
-            raise UserError(f"recipe {name} names its data under [[sources]]: `pairtune train` takes it, without --data")
+        if recipe.sources and own is not None:
+            raise UserError(f"recipe {name} names its data under [[sources]]: `pairtune {what}` takes it without --data")
         return Choice(recipe, ())
     if own is None:
         raise UserError(f"nothing to {what}: name a recipe (pairtune recipes lists them), or give your own pairs with --data")
@@ -239,9 +239,8 @@ def tune(
 
     mine = own.read()
     say_notes(mine)
-    chosen = choose_task(task, mine)
+    chosen, choice = choose_tuned(recipe, task, mine, settings or ())
     folder = out or Path("runs") / f"{chosen.name if mine is None else own.name()}-tuned"
-    choice = make_choice(recipe, chosen, settings or (), "tune")
     try:
         found = tune_task(
             chosen,
@@ -260,6 +259,20 @@ def tune(
         raise stop(f"stopped; what was tried is kept in {storage or folder}: the same command with --resume goes on") from None
     if found is not None:
         print_tuned(found, as_json)
+
+
+def choose_tuned(recipe: str | None, task: str | None, own: Task | None, overrides: Sequence[str]) -> tuple[Task, Choice]:
+    """The pairs to tune for, and the recipe to start from, which may name them itself."""
+    if recipe is not None and task is None and own is None:
+        choice = make_choice(recipe, None, overrides, "tune")
+        if choice.recipe.sources:
+            from pairtune.data.sources import read_sources
+
+            found = read_sources(choice.recipe)
+            say_notes(found)
+            return found, choice
+    chosen = choose_task(task, own)
+    return chosen, make_choice(recipe, chosen, overrides, "tune")
 
 
 def print_tuned(found: Tuned, as_json: bool) -> None:

@@ -17,10 +17,12 @@ from pairtune.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pairtune.data.inspection import Findings, Seen
     from pairtune.data.mining import Mined, Ranker
     from pairtune.data.pairs import PairSet, Task
     from pairtune.data.review import Suspect
     from pairtune.runs.recipe import Recipe
+    from pairtune.tune.rules import Choice
 
 
 @app.command()
@@ -41,27 +43,54 @@ def inspect(
     """Show what is in your pairs, and how hard the batches of each order are, before you train."""
     mine = own.read()
     choice = make_choice(recipe, mine, settings or (), "inspect")
-    from pairtune.data.inspection import (
-        find_oddities,  # after the data: a mistake in it is said at once
-        inspect_recipe,
-    )
+    if choice.recipe.sources:
+        inspect_sources(choice.recipe, pairs, as_json)
+        return
+    task = mine or choose_task(choice.recipe.task, None)
+    from pairtune.data.inspection import find_oddities, inspect_recipe  # after the data: a mistake in it is said at once
+    from pairtune.report.inspected import summarize_data
+
+    found, seen = find_oddities(task), inspect_recipe(choice.recipe, task, pairs)
+    seconds = estimate_seconds(task, choice.recipe) if mine and trial else None
+    if as_json:
+        print(json.dumps(summarize_data(found, seen, seconds)))
+    else:
+        show_inspected(task, choice, found, seen, seconds)
+
+
+def inspect_sources(recipe: Recipe, pairs: int, as_json: bool) -> None:
+    """The same for each of the sources of a recipe."""
+    from pairtune.data.sources import read_sources, recipe_of
+
+    task = read_sources(recipe)
+    from pairtune.data.inspection import find_oddities, inspect_recipe
+    from pairtune.report.inspected import summarize_data
+    from pairtune.tune.rules import Choice
+
+    summary = {}
+    for name, source in task.sources.items():
+        own = recipe_of(recipe, name)
+        found, seen = find_oddities(source), inspect_recipe(own, source, pairs)
+        summary[name] = summarize_data(found, seen, None)
+        if not as_json:
+            show(f"\nsource {name}")
+            show_inspected(source, Choice(own, ()), found, seen, None)
+    if as_json:
+        print(json.dumps({"sources": summary}))
+
+
+def show_inspected(task: Task, choice: Choice, found: Findings, seen: Seen, seconds: float | None) -> None:
+    """What was found in the pairs and what the encoder met, and a table of the orders."""
     from pairtune.report.inspected import (
         describe_data,
         describe_default,
         describe_hardest,
         describe_seen,
         format_lines,
-        summarize_data,
         table_of_orders,
     )
 
     chosen = choice.recipe
-    task = mine or choose_task(chosen.task, None)
-    found, seen = find_oddities(task), inspect_recipe(chosen, task, pairs)
-    seconds = estimate_seconds(task, chosen) if mine and trial else None
-    if as_json:
-        print(json.dumps(summarize_data(found, seen, seconds)))
-        return
     lines = [*describe_data(task, found), *describe_seen(seen, chosen), *describe_default(chosen, choice.reasons[1:], seconds)]
     show(f"{format_lines(lines)}\n")
     title = f"{chosen.name}: {len(seen.pairs):,} pairs in batches of {chosen.stages[0].train.batch_size}"

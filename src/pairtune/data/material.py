@@ -14,6 +14,7 @@ from pairtune.data.pairs import PairSet, Task
 from pairtune.data.splits import join
 from pairtune.errors import UserError
 from pairtune.runs.recipe import Stage
+from pairtune.runs.settings import USE_MINED
 
 USE_NEGATIVES = ("bsc", "combo", "triplet", "host")  # losses that can
 
@@ -79,7 +80,7 @@ def dataset_of_file(stage: Stage) -> Dataset:
 
 def check_negatives(task: Task, stage: Stage) -> None:
     """Refuse explicit negatives where they would be ignored: by losses of single pairs, and by settings that make others."""
-    if stage.train.negatives == "mined" and stage.loss.kind not in ("bsc", "combo"):
+    if stage.train.negatives == "mined" and stage.loss.kind not in USE_MINED:
         raise UserError(f'train.negatives = "mined": loss.kind = "{stage.loss.kind}" cannot use them: take bsc or combo')
     if task.train.negatives is None:
         return

@@ -15,7 +15,7 @@ from pairtune.data.formats import is_table, open_table, stem_of
 from pairtune.data.pairs import Kind, PairSet, Task
 from pairtune.data.profile import check_kind, metrics_of, see_kind
 from pairtune.data.records import Files, Records, collect_records, join_records, open_tables
-from pairtune.data.roles import Roles, find_roles
+from pairtune.data.roles import Roles, find_roles, plain_name
 from pairtune.data.splits import distinct, fold, split_by_key
 from pairtune.data.table import Table, rescale
 from pairtune.errors import UserError
@@ -70,6 +70,8 @@ def read_pairs(
     notes = [f"{table.path.name}: {note}" for found in tables.values() for table in found for note in table.notes] + list(said)
     notes += [said for name, part in parts.items() for said in _doubt_texts(part)]
     pairs, which, remarks = _put_together(parts, roles, seed, str(first.path))
+    if kind is None:
+        _refuse_classes(pairs, roles, str(first.path))
     task = _make_task(pairs, which, check_kind(kind), corpus, roles, str(first.path))
     sizes = _say_splits(task, parts, roles)
     return replace(task, name=stem_of(first.path), notes=(*notes, *remarks, *task.notes, *sizes), source=str(first.path))
@@ -164,6 +166,17 @@ def _label(records: Records, roles: Roles, origin: str) -> tuple[PairSet, list[s
     return pairs, [*filter(None, (scaled.note, none)), *_repetitions(pairs)]
 
 
+def _refuse_classes(pairs: PairSet, roles: Roles, origin: str) -> None:
+    """Refuse the numbers of the classes of entailment as grades: there 2 means contradiction, and would be the best."""
+    sides = plain_name(roles.left), plain_name(roles.right)
+    if roles.label and sides == ("premise", "hypothesis") and set(pairs.grade.tolist()) == {0, 1, 2}:
+        raise UserError(
+            f"{origin}: the labels of premise and hypothesis are 0, 1 and 2, usually entailment, neutral and contradiction, "
+            f"and no grades: write 1 for a pair that goes together and 0 for one that does not, "
+            f"or give --kind regression if 2 is the best"
+        )
+
+
 def _doubt_texts(records: Records) -> list[str]:
     """Texts that a program may have written for a missing one."""
     found = [row for row, both in enumerate(zip(records.left, records.right, strict=True)) if NO_TEXTS.intersection(both)]
@@ -252,9 +265,9 @@ def _overlap(train: PairSet, held_out: PairSet, name: str) -> list[str]:
 def _check(pairs: PairSet, kind: Kind, which: str) -> None:
     """Every split must be worth a metric."""
     if kind == "regression" and len(np.unique(pairs.label)) < 2:
-        raise UserError(f"{which} has one label only: give more pairs (or, in Python, another seed)")
+        raise UserError(f"{which} has one label only: give more pairs, or splits of your own (--train, --dev, --test)")
     positive = pairs.positives()
     if kind != "regression" and not positive.any():
-        raise UserError(f"{which} has no positive pair: give more pairs (or, in Python, another seed)")
+        raise UserError(f"{which} has no positive pair: give more pairs, or splits of your own (--train, --dev, --test)")
     if kind == "classification" and positive.all():
-        raise UserError(f"{which} has no negative pair: give more pairs (or, in Python, another seed)")
+        raise UserError(f"{which} has no negative pair: give more pairs, or splits of your own (--train, --dev, --test)")

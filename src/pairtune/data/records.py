@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from glob import glob, has_magic
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,10 @@ def unfold(table: Table) -> Table:
     `{"query": …, "candidates": [{"text": …, "label": …}, …]}` becomes records of query, document and label, and
     `{"query": …, "positives": […], "negatives": […]}` records of query, positive and negatives.
     """
-    name = next((name for name in table.names if plain_name(name) in LISTS and _holds_lists(table, name)), None)
-    if name is None:
+    names = [name for name in table.names if plain_name(name) in LISTS and _holds_lists(table, name)]
+    if not names:
         return table
+    name = min(names, key=lambda one: LISTS[plain_name(one)] != "positive")  # beside positives, answers are a few words each
     lists = table.read(name)
     for record, found in enumerate(lists):
         if not isinstance(found, list) or not found:
@@ -70,7 +72,7 @@ def unfold(table: Table) -> Table:
     records = [record for record, found in enumerate(lists) for _ in found]
     values = [value for found in lists for value in found]
     columns = _fields(table, name, values, records) if isinstance(values[0], dict) else {right: values}
-    names = tuple(other for other in table.names if other != name and other not in columns)
+    others = tuple(other for other in table.names if other != name and other not in columns)
 
     def read(other: str) -> list[Any]:
         if other in columns:
@@ -81,7 +83,7 @@ def unfold(table: Table) -> Table:
     notes = (*table.notes, f"{len(values):,} pairs from the lists in column {name!r}")
     lines = [table.lines[record] for record in records]
     splits = None if table.splits is None else tuple(table.splits[record] for record in records)
-    return Table(table.path, (*names, *columns), read, lines, table.unit, notes, splits)
+    return Table(table.path, (*others, *columns), read, lines, table.unit, notes, splits)
 
 
 def _holds_lists(table: Table, name: str) -> bool:
@@ -103,8 +105,12 @@ def _fields(table: Table, name: str, values: Sequence[Any], records: Sequence[in
         if not isinstance(value, dict) or text not in value or (label and label not in value):
             expected = " and ".join(repr(key) for key in (text, label) if key)
             raise UserError(f"{table.where(record)}: {name!r} holds {str(value)[:60]}, expected an object with {expected}")
-    texts = [f"{value['title']} {value[text]}" if value.get("title") else value[text] for value in values]
-    return {right: texts, **({"label": [value[label] for value in values]} if label else {})}
+    return {right: [_titled(value, text) for value in values], **({"label": [value[label] for value in values]} if label else {})}
+
+
+def _titled(value: dict[str, Any], text: str) -> Any:
+    """The text of an object, after its title if it has one."""
+    return f"{value['title']} {value[text]}" if value.get("title") else value.get(text)
 
 
 def _expand(name: str) -> list[Path]:
@@ -169,17 +175,27 @@ def _read_splits(table: Table, column: str | None) -> list[str] | None:
 
 
 def _read_negatives(table: Table, columns: Sequence[str]) -> list[tuple[str, ...]] | None:
-    """The negatives of each pair: of columns of texts, or of one column of lists, all cut to the shortest list."""
+    """The negatives of each pair: of columns of texts, or of lists, put together and all cut to the shortest list."""
     if not columns:
         return None
-    first = table.column(columns[0])
-    if len(columns) == 1 and first and all(isinstance(value, list) for value in first):
-        return _read_lists(table, columns[0], first)
+    found = [table.column(name) for name in columns]
+    if found[0] and all(isinstance(value, list) for values in found for value in values):
+        return _read_lists(table, " + ".join(columns), [[*chain(*lists)] for lists in zip(*found, strict=True)])
+    for name, values in zip(columns, found, strict=True):
+        empty = next((record for record, value in enumerate(values) if value is None or not str(value).strip()), None)
+        if empty is not None and len(columns) > 1:
+            others = " ".join(f"--negative {other}" for other in columns if other != name)
+            raise UserError(
+                f"{table.where(empty)}: column {name!r} is empty, and every pair needs as many negatives: fill it in, leave the "
+                f"pair out, or use the other columns only: {others}"
+            )
     return list(zip(*(table.texts(name) for name in columns), strict=True))
 
 
 def _read_lists(table: Table, name: str, found: Sequence[list]) -> list[tuple[str, ...]]:
-    lists: list[list[Any]] = [[one.get("text") if isinstance(one, dict) else one for one in values] for values in found]
+    lists: list[list[Any]] = [
+        [_titled(one, "text") if isinstance(one, dict) and "text" in one else one for one in values] for values in found
+    ]
     shortest = min(range(len(lists)), key=lambda place: len(lists[place]))
     for place, values in enumerate(lists):
         if not values or not all(isinstance(text, str) and text.strip() for text in values):

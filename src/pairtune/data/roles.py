@@ -15,23 +15,32 @@ SIDES = (  # the first that a table has both of
     ("anchor", "positive"),
     ("query", "positive"),
     ("question", "positive"),
+    ("query", "pos"),
+    ("anchor", "pos"),
     ("sentence1", "sentence2"),
     ("question1", "question2"),
     ("q1", "q2"),
+    ("s1", "s2"),
     ("text1", "text2"),
+    ("phrase1", "phrase2"),
     ("texta", "textb"),
     ("sentencea", "sentenceb"),
     ("premise", "hypothesis"),
     ("query", "answer"),
     ("query", "document"),
     ("query", "passage"),
+    ("query", "response"),
     ("query", "text"),
     ("question", "answer"),
     ("question", "document"),
     ("question", "passage"),
+    ("question", "response"),
     ("question", "context"),
+    ("prompt", "response"),
     ("source", "target"),
     ("q", "a"),
+    ("title", "abstract"),
+    ("title", "body"),
 )
 LABELS = (
     "label",
@@ -44,6 +53,9 @@ LABELS = (
     "relevance",
     "grade",
     "relatedness",
+)
+RATINGS = re.compile(  # names that people give to labels, with more words before or after
+    r"(label|score|rating|stars?|similarity|relevance|relevant|relatedness|grade|gold|judge?ments?|duplicate|verdict)s?$"
 )
 NEGATIVES = re.compile(r"(hard)?neg(ative)?s?(passages|ctxs)?\d*")
 SCORES = re.compile(r"(left|right|(hard)?negatives?\d*)score")  # as `pairtune mine` writes them
@@ -102,8 +114,12 @@ def find_roles(
 
 
 def _names_splits(table: Table, name: str) -> bool:
-    """A column called split that says train, dev or test of every record."""
-    return plain_name(name) == "split" and all(str(value).strip().lower() in SPLIT_NAMES for value in _all(table, name))
+    """A column that says train, dev or test of every record; one that is not called split must name two of them."""
+    values = _all(table, name)
+    if not values or str(values[0]).strip().lower() not in SPLIT_NAMES:
+        return False
+    found = {SPLIT_NAMES.get(str(value).strip().lower()) for value in values}
+    return None not in found and (plain_name(name) == "split" or len(found) > 1)
 
 
 def _find_sides(names: Sequence[str], left: str | None, right: str | None) -> tuple[str, str] | None:
@@ -173,9 +189,12 @@ def _unlike_texts(values: Sequence[Any]) -> int:
 def _ask_for_labels(table: Table, others: Sequence[str]) -> None:
     """Refuse to train on all pairs as positives where an unused column looks like labels."""
     for name in others:
-        if not SCORES.fullmatch(plain_name(name)) and _look_like_labels(_peek(table, name)):
+        if SCORES.fullmatch(plain_name(name)):
+            continue
+        values = _peek(table, name)
+        if _look_like_labels(values) or (RATINGS.search(plain_name(name)) and _look_like_ratings(values)):
             raise UserError(
-                f"{table.path}: column {name!r} looks like labels: --label {name}, or --no-label if it is something else"
+                f"{table.path}: column {name!r} looks like labels: --label {_quote(name)}, or --no-label if it is something else"
             )
 
 
@@ -199,3 +218,13 @@ def _look_like_labels(values: Sequence[Any]) -> bool:
     if all(-1 <= number <= 1 for number in known) and not all(number.is_integer() for number in known):
         return True
     return len(known) <= MOST_GRADES and 2 * len(known) <= len(values) and all(-1 <= number <= 10 for number in known)
+
+
+def _look_like_ratings(values: Sequence[Any]) -> bool:
+    """Different numbers, or a few different words many times each: enough for a column that is called score or rating."""
+    known = {str(value) for value in values}
+    if len(known) < 2:
+        return False
+    return all(read_number(value) is not None for value in values) or (
+        len(known) <= MOST_GRADES and 2 * len(known) <= len(values)
+    )

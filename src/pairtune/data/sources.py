@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +53,11 @@ def join_tasks(sources: Mapping[str, Task]) -> Task:
     return Task("+".join(sources), kind, train, dev, test, MEAN, metrics, notes=notes, sources=dict(sources))
 
 
+def change_each(task: Task, change: Callable[[Task], Task]) -> Task:
+    """The task with a change made to it; of several sources, to each of them."""
+    return join_tasks({name: change(source) for name, source in task.sources.items()}) if task.sources else change(task)
+
+
 def _join(parts: Sequence[PairSet]) -> PairSet:
     """The pairs alone: neither negatives nor a corpus, which are not the same everywhere."""
     left, right = ([text for part in parts for text in getattr(part, side)] for side in ("left", "right"))
@@ -69,8 +74,11 @@ def check_sources(task: Task, recipe: Recipe) -> None:
     if recipe.mark_sides:
         raise UserError("mark_sides marks the texts of one dataset: give prompts to the sources instead")
     for stage in recipe.stages:
-        if stage.train.file or stage.train.negatives == "mined":
-            raise UserError('train.file and train.negatives = "mined" are about one dataset: leave them out with several sources')
+        if stage.train.file:
+            raise UserError("train.file is about one dataset: leave it out with several sources")
+        mined = {stage_of(recipe, stage, name).train.negatives for name in task.sources}
+        if stage.train.negatives == "mined" and "mined" not in mined:
+            raise UserError('train.negatives = "mined": no source has a loss that can use them: take bsc or combo')
     if recipe.mix_sources and (one := next((source for source in recipe.sources if source.loss or source.order), None)):
         raise UserError(
             f"mix_sources puts pairs of all sources into a batch, and source {one.name} has a loss or order of its own"
@@ -87,6 +95,14 @@ def prompt_sources(task: Task, recipe: Recipe, model: SentenceTransformer) -> Ta
         for name, source in task.sources.items()
     }
     return replace(join_tasks(prompted), notes=task.notes)
+
+
+def recipe_of(recipe: Recipe, name: str) -> Recipe:
+    """The recipe that one of the sources follows, as if it were alone."""
+    source = next(one for one in recipe.sources if one.name == name)
+    stages = tuple(stage_of(recipe, stage, name) for stage in recipe.stages)
+    own = {"name": f"{recipe.name}, {name}", "stages": stages, "prompts": source.prompts or recipe.prompts, "sources": ()}
+    return recipe.model_copy(update=own)
 
 
 def training_data(model: SentenceTransformer, task: Task, recipe: Recipe, stage: Stage, seed: int) -> Any:

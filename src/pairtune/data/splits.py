@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pairtune.cache import reaches_hub
 from pairtune.data.pairs import Kind, PairSet, Task
 from pairtune.errors import UserError
 from pairtune.progress import say
@@ -110,10 +111,14 @@ def distinct(texts: Iterable[str]) -> tuple[str, ...]:
 def hub_splits(repository: str, config: str | None, how: str) -> Mapping[str, Iterable[HubRow]]:
     """The dataset's splits by the hub's names (train, validation, test); `how` tells a user without a network what to do."""
     import datasets
+    import huggingface_hub
 
     shown = f"{repository} ({config})" if config else repository
     say(f"fetching {shown} from the Hugging Face hub, once")
+    offline, constants = datasets.config.HF_HUB_OFFLINE, huggingface_hub.constants
     try:
+        if not reaches_hub():  # what was fetched before is still found, and nothing is asked for six times
+            datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
         return datasets.load_dataset(repository, config)
     except (OSError, ValueError, RuntimeError) as problem:
         reason = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
@@ -121,6 +126,8 @@ def hub_splits(repository: str, config: str | None, how: str) -> Mapping[str, It
             f"the dataset was not found on this machine, and the hub gave no {shown}: {reason}. "
             f"Without a network, bring the files: {how}"
         ) from problem
+    finally:
+        datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = offline
 
 
 PARTS = 10

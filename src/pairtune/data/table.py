@@ -133,6 +133,8 @@ WORDS = {**dict.fromkeys(GOOD, 1.0), **dict.fromkeys((*BAD, *NOT_GOOD), 0.0)}
 MISSING = ("", "na", "n/a", "nan", "null", "none", "-")
 CLEAR_COMMA = r"^[+-]?(0,\d+|\d+,(\d{1,2}|\d{4,}))$"  # 0,75 as spreadsheets of many countries write it
 UNCLEAR_COMMA = r"^[+-]?\d+,\d{3}$"  # 1,000 may be a thousand
+FRACTION = re.compile(r"(\d+(?:\.\d+)?) ?(?:/|of|out of) ?(5|10|100)")
+STARS = re.compile(r"(\d+(?:[.,]\d+)?) ?stars?|([★⭐]+)☆*")
 TOPS = (1, 2, 3, 4, 5, 7, 10, 100)  # where the scales in use end
 ROUNDING = 1e-6  # a cosine of 1.0000002 is a 1
 STRAY_SHARE = 0.05  # fewer labels than this above 10 are typing errors, not a scale up to 100; above 1, they may be
@@ -202,14 +204,18 @@ def _doubt_few(grade: np.ndarray, where: Callable[[int], str]) -> str:
 def read_number(value: object, commas: bool = False) -> float | None:
     """The number that a label says, if it says one.
 
-    >>> [read_number(value) for value in ("80 %", "0,75", "Not_Duplicate", "1,000", "maybe")]
-    [0.8, 0.75, 0.0, None, None]
+    >>> [read_number(value) for value in ("80 %", "0,75", "Not_Duplicate", "4 stars", "3/5", "1,000", "maybe")]
+    [0.8, 0.75, 0.0, 4.0, 0.6, None, None]
     """
     if not isinstance(value, (str, bool, int, float, Decimal)):
         return None
     text = value.strip().lower() if isinstance(value, str) else ""
     if (word := re.sub(r"[\s_-]+", " ", text)) in WORDS:
         return WORDS[word]
+    if (fraction := FRACTION.fullmatch(text)) and float(fraction[1]) <= float(fraction[2]):
+        return float(fraction[1]) / float(fraction[2])
+    if stars := STARS.fullmatch(text.replace("\ufe0f", "")):  # the sign that asks for a coloured star
+        return float(stars[1].replace(",", ".")) if stars[1] else float(len(stars[2]))
     plain = text.removesuffix("%").strip() if isinstance(value, str) else value
     if isinstance(plain, str) and (re.match(CLEAR_COMMA, plain) or (commas and re.match(UNCLEAR_COMMA, plain))):
         plain = plain.replace(",", ".")

@@ -11,6 +11,7 @@ from typing import Any
 from pairtune.errors import UserError
 from pairtune.runs.folder import write_whole
 from pairtune.runs.recipe import TABLES, Recipe, Stage, make_recipe, parse_override
+from pairtune.runs.sources import Source
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,23 @@ READ_BY: dict[str, Reader] = {
 }
 
 
+USE_MINED = ("bsc", "combo")  # losses that can use negatives of every epoch
+
+
 def stage_of(recipe: Recipe, stage: Stage, name: str) -> Stage:
-    """A stage with what one of the sources sets for itself."""
+    """A stage with what one of the sources sets for itself; negatives are mined where its loss can use them."""
     source = next((one for one in recipe.sources if one.name == name), None)
-    if source is None or not (source.loss or source.order):
-        return stage
+    if source is not None and (source.loss or source.order):
+        stage = _lay_over(recipe, stage, source)
+    if source is not None and stage.train.negatives == "mined" and stage.loss.kind not in USE_MINED:
+        return stage.model_copy(update={"train": stage.train.model_copy(update={"negatives": "given"})})
+    return stage
+
+
+def _lay_over(recipe: Recipe, stage: Stage, source: Source) -> Stage:
     table = stage.model_dump(exclude_unset=True)
     own = {key: {**table.get(key, {}), **changes} for key, changes in (("loss", source.loss), ("order", source.order)) if changes}
-    return make_recipe({"name": recipe.name, **table, **own}, origin=f"recipe {recipe.name}, source {name}").stages[0]
+    return make_recipe({"name": recipe.name, **table, **own}, origin=f"recipe {recipe.name}, source {source.name}").stages[0]
 
 
 def _all_stages(recipe: Recipe) -> list[Stage]:

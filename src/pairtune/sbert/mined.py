@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,14 +32,21 @@ class MinedNegatives(TrainerCallback):
     """Fills the columns of negatives anew for every epoch: equal left texts have the same ones.
 
     They depend on the weights and the seed alone, so a resumed epoch has the same. corpus: texts beside the right ones.
-    batches: what orders the pairs; its vectors are used where it has just encoded the left texts.
+    batches: what orders the pairs; its vectors are used where it has just encoded the left texts. source: its name, of several.
     """
 
     def __init__(
-        self, dataset: Dataset, stage: Stage, batches: HardBatches, *, corpus: Sequence[str] = (), seed: int = 0
+        self,
+        dataset: Dataset,
+        stage: Stage,
+        batches: HardBatches,
+        *,
+        corpus: Sequence[str] = (),
+        seed: int = 0,
+        source: str = "",
     ) -> None:
         self.pairs = PairSet.of(list(dataset["left"]), list(dataset["right"]), np.array(dataset["label"], np.float32))
-        self.stage, self.batches, self.corpus, self.seed = stage, batches, corpus, seed
+        self.stage, self.batches, self.corpus, self.seed, self.source = stage, batches, corpus, seed, source
         self.found: Negatives = {}
 
     def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -49,11 +56,12 @@ class MinedNegatives(TrainerCallback):
         if state.is_world_process_zero:
             others = len(self.found) - len(found)
             rest = f"; random ones for {others:,}, where none is far enough from the right answer" if others else ""
-            say(f"mined {self.stage.train.mined} negatives for each of {len(found):,} left texts{rest}")
+            of = f"{self.source}: " if self.source else ""
+            say(f"{of}mined {self.stage.train.mined} negatives for each of {len(found):,} left texts{rest}")
 
     def filling(self, collate: Callable[[list[dict[str, Any]]], Any]) -> Callable[[list[dict[str, Any]]], Any]:
         """A collator that sees the negatives of the epoch."""
-        return Filling(collate, self)
+        return Filling(collate, {"": self})
 
     def columns_of(self, left: str) -> dict[str, str]:
         """The negatives of a left text, by the names of their columns."""
@@ -103,15 +111,38 @@ class MinedNegatives(TrainerCallback):
         return drawn
 
 
-class Filling:
-    """A collator whose rows get the negatives of the epoch first; all else is that of the collator inside."""
+class MinedOfSources(TrainerCallback):
+    """The same of several datasets, by name: each finds its negatives among its own texts."""
 
-    def __init__(self, collate: Callable[[list[dict[str, Any]]], Any], mined: MinedNegatives) -> None:
+    def __init__(self, mined: Mapping[str, MinedNegatives]) -> None:
+        self.mined = dict(mined)
+
+    def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Mine for one after the other."""
+        for one in self.mined.values():
+            one.on_epoch_begin(args, state, control, **kwargs)
+
+    def filling(self, collate: Callable[[list[dict[str, Any]]], Any]) -> Callable[[list[dict[str, Any]]], Any]:
+        """A collator that sees the negatives of the epoch."""
+        return Filling(collate, self.mined)
+
+
+class Filling:
+    """A collator whose rows get the negatives of the epoch first; all else is that of the collator inside.
+
+    mined: by the name of the dataset, which each row says where there are several; a dataset without keeps its rows.
+    """
+
+    def __init__(self, collate: Callable[[list[dict[str, Any]]], Any], mined: Mapping[str, MinedNegatives]) -> None:
         self.collate, self.mined = collate, mined
 
     def __call__(self, rows: list[dict[str, Any]]) -> Any:
         """The batch of these rows."""
-        return self.collate([{**row, **self.mined.columns_of(row["left"])} for row in rows])
+        return self.collate([{**row, **self._columns_of(row)} for row in rows])
+
+    def _columns_of(self, row: dict[str, Any]) -> dict[str, str]:
+        mined = self.mined.get(row.get("dataset_name", ""))
+        return mined.columns_of(row["left"]) if mined else {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["collate"], name)

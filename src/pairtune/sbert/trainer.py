@@ -35,7 +35,7 @@ from pairtune.sbert.checkpoints import Seal
 from pairtune.sbert.evaluator import PairEvaluator
 from pairtune.sbert.hard_batches import HardBatches, read_settings
 from pairtune.sbert.losses import PairLoss, build_loss
-from pairtune.sbert.mined import MinedNegatives
+from pairtune.sbert.mined import MinedNegatives, MinedOfSources
 from pairtune.sbert.raw import raw_embeddings
 from pairtune.sbert.temperature import temperature_callbacks
 
@@ -209,9 +209,7 @@ def make_trainer(
         name: build_loss(model, one.loss, texts=lambda: texts_of(dataset), dimensions=one.train.dimensions, fused=one.train.fast)
         for name, one in stages.items()
     }
-    mined = None
-    if stage.train.negatives == "mined":
-        mined = MinedNegatives(dataset, stage, batches, corpus=task.train.corpus or (), seed=seed)
+    mined = mine_each_epoch(dataset, stages, batches, task, seed)
     keep = KeepBest(arguments.metric_for_best_model or "") if select == "best" and not checkpoints else None
     held = [one for one in (mined, keep) if one]
     own = [*temperature_callbacks(*losses.values()), *held, *asked_callbacks(model, stage, select)]
@@ -233,6 +231,23 @@ def make_trainer(
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
     return trainer
+
+
+def mine_each_epoch(
+    dataset: Dataset | DatasetDict, stages: Stages, batches: HardBatches, task: Task, seed: int
+) -> MinedNegatives | MinedOfSources | None:
+    """What finds negatives before every epoch, for the stages, by source, that ask for them."""
+    if not isinstance(dataset, dict):
+        (stage,) = stages.values()
+        return mine_of(dataset, stage, batches, task, seed) if stage.train.negatives == "mined" else None
+    asking = [name for name in dataset if stages[name].train.negatives == "mined"]
+    mined = {name: mine_of(dataset[name], stages[name], batches, task.sources[name], seed, name) for name in asking}
+    return MinedOfSources(mined) if mined else None
+
+
+def mine_of(dataset: Dataset, stage: Stage, batches: HardBatches, task: Task, seed: int, source: str = "") -> MinedNegatives:
+    """What finds negatives for one dataset, among its right texts and its corpus."""
+    return MinedNegatives(dataset, stage, batches, corpus=task.train.corpus or (), seed=seed, source=source)
 
 
 def asked_callbacks(model: SentenceTransformer, stage: Stage, select: Select) -> list[TrainerCallback]:

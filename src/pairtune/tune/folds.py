@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil
 
 import numpy as np
 
 from pairtune.data.pairs import Kind, PairSet, Task
+from pairtune.data.sources import change_each
 from pairtune.data.splits import PARTS, connect, distinct, rotate_dev, share
 from pairtune.errors import UserError
 
@@ -33,9 +36,14 @@ class Folds:
 
     def __call__(self, name: str) -> Task:
         """The fold of this name, as a task for a worker: `fold-3`."""
-        number = int(name.removeprefix("fold-"))
-        fold = rotate_dev(self.task, number) if self.tenths else self.task
-        train, dev = limit(fold.train, fold.kind, self.pairs), limit(fold.dev, fold.kind, MOST_DEV)
+        return change_each(self.task, partial(self._hold_out, number=int(name.removeprefix("fold-"))))
+
+    def _hold_out(self, task: Task, number: int) -> Task:
+        fold = rotate_dev(task, number) if self.tenths else task
+        part = len(task.train) / len(self.task.train)  # of several sources
+        train, dev = (
+            limit(pairs, fold.kind, ceil(most * part)) for pairs, most in ((fold.train, self.pairs), (fold.dev, MOST_DEV))
+        )
         return replace(fold, train=train, dev=dev, test=_stand_in(dev))
 
     def __str__(self) -> str:
@@ -51,14 +59,14 @@ def fold_name(number: int) -> str:
 
 def without_test(task: Task) -> Task:
     """The task with dev in the place of test: whoever gets it cannot look at test, nor at splits that are kept beside it."""
-    return replace(task, test=task.dev, extra={})
+    return change_each(task, lambda one: replace(one, test=one.dev, extra={}))
 
 
 def make_folds(task: Task, pairs: int = 0, most: int = PARTS) -> Folds:
     """At most so many folds, each of which trains on at most so many pairs, 0 for all."""
     blind = without_test(task)
     if pairs:  # what no fold will use need not be cut into tenths
-        blind = replace(blind, train=limit(blind.train, task.kind, 2 * pairs + PARTS * MOST_DEV))
+        blind = limit_train(blind, 2 * pairs + PARTS * MOST_DEV)
     usable = tuple(number for number in range(1, PARTS + 1) if _can_hold_out(blind, number))
     if len(usable) >= FEWEST_FOLDS:
         return Folds(blind, usable[:most], True, pairs)
@@ -67,10 +75,16 @@ def make_folds(task: Task, pairs: int = 0, most: int = PARTS) -> Folds:
 
 def _can_hold_out(task: Task, number: int) -> bool:
     try:
-        rotate_dev(task, number)
+        change_each(task, lambda one: rotate_dev(one, number))
     except UserError:
         return False
     return True
+
+
+def limit_train(task: Task, most: int) -> Task:
+    """About so many of the training pairs; of several sources, each its part."""
+    total = len(task.train)
+    return change_each(task, lambda one: replace(one, train=limit(one.train, one.kind, ceil(most * len(one.train) / total))))
 
 
 def limit(pairs: PairSet, kind: Kind, most: int) -> PairSet:

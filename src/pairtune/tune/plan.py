@@ -14,9 +14,10 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from pairtune.data.pairs import Task
+from pairtune.data.sources import change_each
 from pairtune.errors import UserError
 from pairtune.runs.recipe import Recipe
-from pairtune.tune.folds import MOST_DEV, limit, without_test
+from pairtune.tune.folds import MOST_DEV, limit, limit_train, without_test
 from pairtune.tune.ledger import Entry
 from pairtune.tune.tried import ENOUGH
 from pairtune.tune.worker import Job, Setup, attempt
@@ -155,8 +156,8 @@ def measure_speed(task: Task, base: Recipe, scratch: Path) -> Speed:
     from pairtune.encoders.loading import load_encoder
 
     load_encoder(base.encoder)  # what takes time once only: imports, a download
-    small = replace(task, train=limit(task.train, task.kind, TRIAL_PAIRS), dev=limit(task.dev, task.kind, TRIAL_PAIRS // 10))
-    small = without_test(small)
+    few = limit_train(task, TRIAL_PAIRS)
+    small = without_test(change_each(few, lambda one: replace(one, dev=limit(one.dev, one.kind, TRIAL_PAIRS // 10))))
     table = base.model_dump(mode="json")
     stages = [{**stage, "train": {**stage["train"], "epochs": 1}} for stage in table["stages"]]
     recipe = Recipe.model_validate({**table, "name": "trial", "task": "trial", "select": "last", "stages": stages})

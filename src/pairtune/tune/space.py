@@ -82,6 +82,14 @@ SPACE: dict[Kind, tuple[Axis, ...]] = {
 }
 
 
+SHARED = (  # what several sources have in common: each may have a loss and an order of its own
+    RATE,
+    _axis("epochs", "train.epochs", 3, 5, 2),
+    _axis("batch size", "train.batch_size", 32, 16, 64),
+    TEMPERATURE,
+)
+
+
 @dataclass(frozen=True)
 class Space:
     """The candidates around the recipe that a search starts from; its own levels are always among those of an axis."""
@@ -91,8 +99,9 @@ class Space:
 
     @classmethod
     def around(cls, base: Recipe, kind: Kind) -> Space:
-        """The table's axes for this kind of data, with the recipe's own levels."""
-        return cls(base, tuple(_with_level(axis, _level_of(base, axis)) for axis in SPACE[kind]))
+        """The table's axes for this kind of data, or those that several sources share, with the recipe's own levels."""
+        axes = SHARED if base.sources else SPACE[kind]
+        return cls(base, tuple(_with_level(axis, _level_of(base, axis)) for axis in axes))
 
     @property
     def start(self) -> Levels:

@@ -150,5 +150,5 @@ def last_recipe(task: Task, tuning: Tuning) -> Recipe:
     if gain <= 0:
         say(f"no candidate was better than {recipe.encoder} as it came, on the held-out pairs")
         return recipe.model_copy(update={"select": "best"})
-    joined = recipe.select != "best" and task.kind != "classification"
+    joined = recipe.select != "best" and task.kind != "classification" and not task.sources
     return recipe.model_copy(update={"dev": "joined"}) if joined else recipe
