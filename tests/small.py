@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 from safetensors.numpy import load_file
 
@@ -9,6 +11,7 @@ from pairtune.data.pairs import PairSet
 from pairtune.runs.recipe import make_recipe
 
 WORDS = ["stone", "river", "cloud", "engine", "garden", "paper", "silver", "window", "forest", "needle", "bridge", "candle"]
+RARE = ["##plane", "aero", "fe", "kitten", "mat", "rested", "rug", "sorted", "sunny"]  # in texts of other tests
 
 
 def sentence(rng):
@@ -39,6 +42,25 @@ def assert_same_weights(one, other):
     assert first.keys() == second.keys()
     for name in first:
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+def make_tiny_encoder(folder):
+    """The first two layers of MiniLM, with its 8,000 most frequent pieces of words and those that tests need whole."""
+    from torch.nn import Embedding
+
+    from pairtune.encoders.loading import load_encoder
+
+    model = load_encoder("minilm", device="cpu")
+    bert = model[0].auto_model
+    bert.encoder.layer = bert.encoder.layer[:2]
+    kept = sorted(place for word, place in model.tokenizer.get_vocab().items() if place < 8000 or word in {*WORDS, *RARE})
+    bert.embeddings.word_embeddings = Embedding.from_pretrained(bert.embeddings.word_embeddings.weight[kept].detach())
+    bert.config.num_hidden_layers, bert.config.vocab_size = 2, len(kept)
+    model.save_pretrained(str(folder), create_model_card=False)
+    pieces = json.loads((folder / "tokenizer.json").read_text())
+    known = {place: word for word, place in pieces["model"]["vocab"].items()}
+    pieces["model"]["vocab"] = {known[place]: row for row, place in enumerate(kept)}
+    (folder / "tokenizer.json").write_text(json.dumps(pieces))
 
 
 def make_smallest_encoder(tiny_encoder, folder):

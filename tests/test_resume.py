@@ -218,9 +218,9 @@ def test_a_finished_run_is_neither_lost_nor_done_again(tmp_path, words, undistur
     assert (out / "model" / "modules.json").exists()
 
 
-@pytest.mark.parametrize("megabytes", [60, 100])
+@pytest.mark.parametrize("megabytes", [35, 50])
 def test_a_disk_that_is_full_later_is_said_in_words_too(tmp_path, words, megabytes):
-    """The weights have 53 MB and are written; the state of the optimizer has twice as much."""
+    """The weights have 28 MB and are written; the state of the optimizer has twice as much."""
     with files_of_at_most(megabytes * 1_000_000):
         assert "could not write to" in refusal(words, tmp_path / "run")
 
