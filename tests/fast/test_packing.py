@@ -509,6 +509,15 @@ def test_a_step_that_cannot_be_captured_is_computed_all_the_same(make_encoder, t
     assert "this step cannot be captured" in capsys.readouterr().err
 
 
+@pytest.mark.cuda
+@needs_gpu
+def test_dropout_goes_on_after_a_step_that_cannot_be_captured(make_encoder, tmp_path, capsys):
+    loss = {"kind": "host", "host": "OnlineContrastiveLoss"}  # picks pairs by their distance: how many, only the device knows
+    found = step_losses(make_encoder("bert", "cuda"), loss, {"by": "uniform"}, True, tmp_path / "fast")
+    assert "this step cannot be captured" in capsys.readouterr().err
+    assert len(found) == 12 and np.isfinite(found).all()
+
+
 @pytest.mark.parametrize("kind", ["deberta-v2", "olmo2"])  # the second pools the last token, and is padded in front
 def test_an_unknown_architecture_is_trained_with_padding_and_told_so(make_encoder, tmp_path, capsys, kind):
     model = make_encoder(kind)

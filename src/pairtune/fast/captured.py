@@ -170,6 +170,8 @@ class CapturedSteps:
         """As `torch.cuda.graph` does it, but without collecting garbage each time, which takes longer than all the rest."""
         batch, graph = batch.clone(), torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
+        random = torch.cuda.default_generators[torch.cuda.current_device()]
+        before = random.clone_state()
         graph.capture_begin(pool=self.pool)
         problem: RuntimeError | None = None
         try:
@@ -182,6 +184,7 @@ class CapturedSteps:
             problem = problem or found
         if problem is not None:
             self.off = True
+            random.graphsafe_set_state(before)  # a capture that fails leaves it waiting for the capture's end, and dropout fails
             if self.halves is not None:
                 self.halves.forget()
             say(f"this step cannot be captured ({str(problem).splitlines()[0]}): going on without, more slowly")
