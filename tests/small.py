@@ -1,8 +1,10 @@
-"""A task and a recipe that train in seconds, and the weights that come of it."""
+"""A task and a recipe that train in seconds, the weights that come of it, and a disk that is soon full."""
 
 from __future__ import annotations
 
 import json
+import resource
+from contextlib import contextmanager
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -77,3 +79,14 @@ def make_smallest_encoder(tiny_encoder, folder):
     tokenizer.save_pretrained(folder / "plain")
     SentenceTransformer(str(folder / "plain"), device="cpu").save_pretrained(str(folder / "whole"), create_model_card=False)
     return str(folder / "whole")
+
+
+@contextmanager
+def files_of_at_most(size):
+    """A limit on the size of files fails a write like a full disk does, without filling this one."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

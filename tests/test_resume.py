@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager, redirect_stderr
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +20,7 @@ import held
 from interrupts import heed_interrupts
 from pairtune.cli import app, main
 from pairtune.runs.record import read_records
-from small import assert_same_weights, small_pairs
+from small import assert_same_weights, files_of_at_most, small_pairs
 
 STEPS = 8  # of an epoch: 64 of 80 pairs are trained on, 8 at a time
 
@@ -185,17 +184,6 @@ def test_ctrl_c_while_a_class_is_being_made_ends_as_any_other(tmp_path):
     )
     process = subprocess.run([sys.executable, "-m", "interrupted"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (process.returncode, process.stderr) == (130, "\nsaid\n")
-
-
-@contextmanager
-def files_of_at_most(size):
-    """A limit on the size of files fails a write like a full disk does, without filling this one."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_full_disk_while_saving_loses_nothing(tmp_path, words, undisturbed):

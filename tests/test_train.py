@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -334,6 +335,44 @@ def test_a_training_file_that_does_not_fit_is_refused(tmp_path, small_task, trai
     write_parquet(tmp_path / "ordered.parquet", small_task.train)
     recipe = small_recipe("minilm", train={"file": str(tmp_path / "ordered.parquet"), **train})
     with pytest.raises(UserError, match=message):
+        dataset_of_file(recipe.stages[0])
+
+
+SPOILED = {
+    "a text is missing": ({"a": ["x", None, "z"]}, "row 2 has no a: leave the row out"),
+    "a label is missing": ({"y": [0.0, 1.0, None]}, "row 3 has no y: leave the row out"),
+    "a label is not a number": ({"y": [0.0, math.nan, 1.0]}, "row 2 has no y: leave the row out"),
+    "labels are texts": ({"y": ["0", "1", "0.5"]}, "column y holds string, and is to be the label: set train.columns"),
+    "texts are numbers": ({"q": [1, 2, 3]}, "column q holds int64, and is to be the text: set train.columns"),
+    "labels are of another scale": ({"y": [0, 5, 3]}, "labels lie in 0.0 to 5.0; labels here lie in 0 to 1"),
+    "no rows": ({"q": np.array([], str), "a": np.array([], str), "y": np.array([])}, "has no rows: give one that has"),
+}
+
+
+@pytest.mark.parametrize("spoiled", SPOILED)
+def test_a_training_file_with_rows_that_nothing_can_be_learned_from_is_refused(tmp_path, spoiled):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from pairtune.data.material import dataset_of_file
+
+    columns, message = SPOILED[spoiled]
+    table = {"q": ["a", "b", "c"], "a": ["x", "y", "z"], "y": [0.0, 1.0, 0.5], **columns}
+    pq.write_table(pa.table(table), tmp_path / "spoiled.parquet")
+    recipe = small_recipe("minilm", train={"file": str(tmp_path / "spoiled.parquet"), "columns": ["q", "a", "y"]})
+    with pytest.raises(UserError, match=message):
+        dataset_of_file(recipe.stages[0])
+
+
+def test_a_training_file_that_has_a_column_twice_is_refused(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from pairtune.data.material import dataset_of_file
+
+    pq.write_table(pa.table([["a"], ["x"], ["y"]], names=["q", "a", "a"]), tmp_path / "twice.parquet")
+    recipe = small_recipe("minilm", train={"file": str(tmp_path / "twice.parquet"), "columns": ["q", "a"]})
+    with pytest.raises(UserError, match=r"column a is named twice, in the file or in train\.columns: name each once"):
         dataset_of_file(recipe.stages[0])
 
 

@@ -6,10 +6,11 @@ import json
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
 import torch
 from typer.testing import CliRunner
 
-from pairtune.cli import app
+from pairtune.cli import app, main
 from pairtune.cli.sharing import describe_folder, installed
 
 
@@ -25,3 +26,15 @@ def test_a_folder_that_is_not_there_is_told_by_the_one_above_it(tmp_path):
     assert describe_folder(tmp_path / "a" / "b").startswith(f"{tmp_path}/a/b, can be written, ")
     assert describe_folder(Path("/proc/1/fd")).count(",") == 2
     assert installed("no-such-package") == "not installed"
+
+
+def test_a_cache_that_cannot_be_written_is_told_in_words(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PAIRTUNE_CACHE", str(tmp_path / "file" / "cache"))  # root, too, can write nothing there
+    with pytest.raises(SystemExit) as end:
+        main(["score", "minilm", "--left", "a", "--right", "b"])
+    assert end.value.code == 2 and "pairtune: Not a directory: " in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["doctor", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert "CANNOT be written" in found["cache"] and found["self-test"].startswith("FAILED: NotADirectoryError")

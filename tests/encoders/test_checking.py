@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense
 
 from pairtune.encoders.loading import ENCODERS, READ, check_packaged, find_encoder, load_encoder
 from pairtune.errors import UserError
@@ -105,6 +106,18 @@ def test_a_model_in_a_folder_of_its_own_is_checked_there(tiny_model, tmp_path):
     assert load_encoder(str(tmp_path), device="cpu")[0].auto_model.config.num_hidden_layers == 2
     configure(tmp_path / "0_Transformer", num_hidden_layers=3)
     with pytest.raises(UserError, match="asks for weights that its file does not have"):
+        load_encoder(str(tmp_path), device="cpu")
+
+
+def test_pickled_weights_of_a_later_module_are_refused_as_well(tiny_model, tmp_path):
+    tiny_model.append(Dense(384, 16))
+    tiny_model.save_pretrained(str(tmp_path))
+    (tmp_path / "openvino").mkdir()
+    for other in ("training_args.bin", "openvino/openvino_model.bin"):  # not loaded
+        (tmp_path / other).write_bytes(b"of another program")
+    assert load_encoder(str(tmp_path), device="cpu").get_embedding_dimension() == 16
+    pickle_weights(next(tmp_path.glob("*_Dense")))
+    with pytest.raises(UserError, match=r"_Dense/pytorch_model\.bin holds pickled weights.*save_pretrained"):
         load_encoder(str(tmp_path), device="cpu")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -59,7 +60,13 @@ def test_texts_made_to_slow_the_rules_down_are_read(tiny_model, rules):
     assert tokenizer.tokenize(f"the moon {LINKS} is cheese") == tiny_model.tokenizer.tokenize("the moon is cheese")
 
 
-@pytest.mark.parametrize("rule", [r"(a+)+b", r"x(?:\w+\s?)*:", r"(https?://\S+\s*)+$", r"(\d|1)+x", r"(?:q|(?:x+y?)+z)"])
+NOTED = [r"(?x) id: \d+  # a note", "(?x)\nmy[ ]\\w+  # whose )\n[ ]phone  # (or tablet", r"#\w+ (?#a note)"]
+NOTED_SLOW = [r"(?x) ( \d \d ? )+ y", r"(?x) (a+)+ b # (a"]
+
+
+@pytest.mark.parametrize(
+    "rule", [r"(a+)+b", r"x(?:\w+\s?)*:", r"(https?://\S+\s*)+$", r"(\d|1)+x", r"(?:q|(?:x+y?)+z)", *NOTED_SLOW]
+)
 def test_a_rule_that_some_text_slows_down_is_refused_with_that_text(tiny_model, rule):
     with pytest.raises(
         UserError, match=r"takes too long on some texts, such as one that begins with '.+': a part that may repeat"
@@ -68,10 +75,18 @@ def test_a_rule_that_some_text_slows_down_is_refused_with_that_text(tiny_model, 
 
 
 @pytest.mark.parametrize(
-    "rule", [r"(?>a+)+b", r"<[^>]+>", r"\[[^\]]*\]", r"#\w+", r"(?i)sent from my \w+", r"\bid:\s*\d+\b", r"^>.*$"]
+    "rule", [r"(?>a+)+b", r"<[^>]+>", r"\[[^\]]*\]", r"#\w+", r"(?i)sent from my \w+", r"\bid:\s*\d+\b", r"^>.*$", *NOTED]
 )
 def test_a_rule_that_no_text_slows_down_is_taken(tiny_model, rule):
     assert ignoring(tiny_model.tokenizer, [rule]).tokenize("the moon") == ["the", "moon"]
+
+
+def test_how_fast_a_rule_is_tried_decides_nothing(tiny_model, monkeypatch):
+    """Steps are counted: a good rule is taken on a busy machine too, whose trial may take any time."""
+    trials, start = [], subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda *given, **options: trials.append(options) or start(*given, **options))
+    ignoring(tiny_model.tokenizer, [r"#\w+"])
+    assert [options.get("timeout") for options in trials] == [None]
 
 
 def test_a_tokenizer_that_panics_is_reported_in_words(tiny_model):

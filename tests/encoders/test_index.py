@@ -10,6 +10,7 @@ from tokenizers import normalizers
 
 from pairtune.encoders.embedding import encode
 from pairtune.encoders.index import Index, fingerprint_model, fingerprint_texts, open_index, read_index, write_index
+from small import files_of_at_most
 
 TEXTS = ("a green apple", "a red engine", "A Ripe Pear")
 
@@ -87,3 +88,14 @@ def test_of_two_that_write_at_once_neither_gets_the_vectors_of_the_other(tmp_pat
     (tmp_path / "key.json").write_bytes(sealed)
     assert json.loads(sealed)["model"] == "mine" and read_index(tmp_path, my_key, TEXTS) is None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["key.json", "vectors.faiss"]
+
+
+def test_an_index_that_cannot_be_written_leaves_nothing_behind(tmp_path, tiny_model, capsys):
+    corpus, kept = tmp_path / "texts.txt", tmp_path / "texts.txt.index"
+    with files_of_at_most(100):
+        found = open_index(tiny_model, TEXTS, corpus)
+    assert found.search(tiny_model, "apple", 1)[0][1] == "a green apple"
+    assert "could not be kept" in capsys.readouterr().err and list(kept.iterdir()) == []
+    (kept / "vectors.faiss").mkdir()  # what was written cannot take its name
+    open_index(tiny_model, TEXTS, corpus)
+    assert [path.name for path in kept.iterdir()] == ["vectors.faiss"]

@@ -12,6 +12,7 @@ from sklearn.metrics import f1_score, label_ranking_average_precision_score, ndc
 from pairtune.data.pairs import PairSet
 from pairtune.errors import UserError
 from pairtune.metrics import METRICS, best_threshold, score_split, scores_per_item
+from pairtune.metrics.measures import ranks_within
 
 
 def ranking(labels, queries, grade=None):
@@ -98,6 +99,12 @@ def test_a_search_ranks_as_scipy_does_and_counts_ties_against_us():
 def test_a_hit_that_is_not_in_the_corpus_counts_zero():
     pairs = PairSet.of(["a"], ["gone"], corpus=["x", "y"]).gold()
     assert score_split(pairs, np.array([[0.5, 0.4]]), ["HP@50", "MRR"]) == {"HP@50": 0.0, "MRR": 0.0}
+
+
+def test_ranks_of_infinite_and_of_equal_scores_are_those_of_scipy():
+    scores = np.array([np.inf, -np.inf, 0.5, np.inf, -np.inf, 0.5, -2.0])
+    assert ranks_within(np.full(7, "q"), scores).tolist() == (rankdata(scores, method="dense") - 1).tolist()
+    assert ranks_within(np.array([], str), np.array([])).tolist() == []
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(-8, 8)), min_size=2, max_size=40))

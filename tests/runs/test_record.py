@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
@@ -10,7 +11,7 @@ import pytest
 
 from pairtune.data.pairs import PairSet, Task
 from pairtune.errors import UserError
-from pairtune.runs.folder import RunFolder, ask_for, fingerprint_folder
+from pairtune.runs.folder import RunFolder, ask_for, disk_in_words, fingerprint_folder
 from pairtune.runs.lock import check_free
 from pairtune.runs.recipe import make_recipe
 from pairtune.runs.record import Run, append_record, best_index, mean_and_spread, read_records
@@ -271,3 +272,31 @@ def test_a_folder_whose_recipe_or_record_is_damaged_is_refused_in_words(tmp_path
     (folder.path / "record.json").write_text(content)
     with pytest.raises(UserError, match=r"record\.json is damaged or was not made by pairtune: --overwrite starts again"):
         folder.record()
+
+
+RUST = "Error while serializing: I/O error: {} (os error {})"
+UNWRITTEN = [
+    (OSError(errno.ENOSPC, "No space left on device"), "free some space; the last"),
+    (OSError(errno.EDQUOT, "Disk quota exceeded"), "free some space; the last"),
+    (RuntimeError(RUST.format("No space left on device", errno.ENOSPC)), "free some space; the last"),
+    (RuntimeError(RUST.format("File too large", errno.EFBIG)), "raise the limit on the size of files"),
+    (OSError(errno.EROFS, "Read-only file system"), "let this user write there; the last"),
+    (PermissionError(errno.EACCES, "Permission denied", "model"), "let this user write there; the last"),
+    (RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos"), "free some space, if the disk is full"),
+]
+
+
+@pytest.mark.parametrize(("problem", "advice"), UNWRITTEN, ids=[str(problem)[:30] for problem, _ in UNWRITTEN])
+def test_a_write_that_failed_is_answered_with_what_helps(tmp_path, problem, advice):
+    with pytest.raises(UserError, match=rf"could not write to .*\): {advice}") as found, disk_in_words(tmp_path):
+        raise problem
+    assert found.value.__cause__ is problem
+
+
+@pytest.mark.parametrize(
+    "problem", [FileNotFoundError(errno.ENOENT, "No such file"), OSError("no model there"), ValueError("os error"), KeyError(28)]
+)
+def test_what_has_nothing_to_do_with_the_disk_is_raised_as_it_is(tmp_path, problem):
+    with pytest.raises(type(problem)) as found, disk_in_words(tmp_path):
+        raise problem
+    assert found.value is problem

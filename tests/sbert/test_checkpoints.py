@@ -49,6 +49,16 @@ def test_the_newest_by_step_and_the_best_are_kept(tmp_path, best, kept):
     assert {int(path.name.rpartition("-")[2]) for path in tmp_path.iterdir()} == kept
 
 
+def test_what_has_no_step_in_its_name_is_no_checkpoint_and_stays(tmp_path):
+    for step in (4, 8, 12):
+        make_checkpoint(tmp_path, step)
+    (tmp_path / "checkpoint-old").mkdir()
+    (tmp_path / "checkpoint-16").write_text("a file")
+    drop_old(tmp_path, "checkpoint-12")
+    assert newest_usable_checkpoint(tmp_path) == str(tmp_path / "checkpoint-12")
+    assert {path.name for path in tmp_path.iterdir()} == {f"checkpoint-{end}" for end in (8, 12, "old", 16)}
+
+
 def test_a_clock_goes_on_from_the_seconds_and_pairs_of_its_checkpoint(tmp_path):
     arguments = TrainingArguments(output_dir=str(tmp_path), num_train_epochs=2)
     state = TrainerState(global_step=6, max_steps=12)

@@ -51,6 +51,7 @@ async def tell(scope, receive, send):
         ("localhost.evil.example:8000", False),
         ("localhost:evil", False),
         ("localhost:", False),
+        ("localhost:²", False),
         ("", False),
         (None, False),
     ],
@@ -100,6 +101,24 @@ def test_a_length_that_is_far_too_large_is_refused_before_anything_is_read():
     assert status == 413 and answer["given"] == "99,999,999,999 bytes or more"
     assert call(Guard(tell), [("content-length", "many")])[0] == 200  # what it is said to be does not matter
     assert call(Guard(tell), [("content-length", str(limits.DRAIN_BYTES))])[2]["read"] == 2
+
+
+@pytest.mark.parametrize("digits", [4_000, 5_000])
+def test_a_length_of_thousands_of_digits_is_too_large(digits):
+    status, sent, answer = call(Guard(tell), [("content-length", "9" * digits)], parts=())
+    assert status == 413 and sent[b"connection"] == b"close" and len(answer["given"]) < 50
+
+
+@pytest.mark.parametrize("path", ["/api/score", "/docs"])
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [("Host", "localhost", "evil.example"), ("Content-Length", "2", "2"), ("authorization", "Bearer x", "Bearer secret-token")],
+)
+def test_a_header_that_decides_is_refused_when_it_comes_twice(path, name, first, second):
+    for one, other in ((first, second), (second, first)):
+        guard = Guard(tell, token="secret-token", hosts=HOSTS)
+        status, sent, answer = call(guard, [(name, one), (name.lower(), other)], path)
+        assert (status, answer["given"]) == (400, name.lower()) and sent[b"connection"] == b"close"
 
 
 @pytest.mark.parametrize("path", ["/api/score", "/docs"])

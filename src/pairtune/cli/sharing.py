@@ -134,7 +134,7 @@ def describe_devices() -> str:
 def describe_folder(folder: Path) -> str:
     """Whether a folder, or the one that it would be made in, can be written, and how much room there is."""
     there = next(path for path in (folder, *folder.parents) if path.exists())
-    may = "can be written" if os.access(there, os.W_OK) else "CANNOT be written"
+    may = "can be written" if there.is_dir() and os.access(there, os.W_OK) else "CANNOT be written"
     return f"{str(folder).replace(str(Path.home()), '~')}, {may}, {shutil.disk_usage(there).free / 1e9:.1f} GB free"
 
 

@@ -48,8 +48,6 @@ def training_dataset(model: SentenceTransformer, task: Task, stage: Stage, seed:
 def dataset_of_file(stage: Stage) -> Dataset:
     """The rows of `train.file`, mapped into memory as they are needed: a file larger than memory trains like any other."""
     import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
     from datasets import Dataset
 
     path, names = stage.train.file, stage.train.columns
@@ -62,20 +60,45 @@ def dataset_of_file(stage: Stage) -> Dataset:
             f"splits or pairs with it"
         )
     try:
-        found = pq.read_schema(path).names
-        missing = [name for name in names if name not in found]
-        if missing:
-            raise UserError(
-                f"train.file {path} has no column {', '.join(missing)}; it has: {', '.join(found)}; set train.columns"
-            )
-        if len(names) == 3:
-            low, high = pc.min_max(pq.read_table(path, columns=[names[2]])[names[2]].cast(pa.float64())).as_py().values()
-            if low is None or not 0 <= low <= high <= 1:
-                raise UserError(f"train.file {path}: labels lie in {low} to {high}; labels here lie in 0 to 1, rescale them")
+        check_file(path, names)
     except (OSError, pa.ArrowException) as problem:
         raise UserError(f"train.file {path} cannot be read as Parquet: {problem}") from problem
     dataset = Dataset.from_parquet(path, columns=list(names))
     return dataset.select_columns(list(names)).rename_columns(dict(zip(names, ("left", "right", "label"), strict=False)))
+
+
+def check_file(path: str, names: Sequence[str]) -> None:
+    """Refuse a Parquet file whose columns are not two of texts and one of labels, whole and each there once."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+    from pyarrow import types
+
+    schema = pq.read_schema(path)
+    if missing := [name for name in names if name not in schema.names]:
+        raise UserError(
+            f"train.file {path} has no column {', '.join(missing)}; it has: {', '.join(schema.names)}; set train.columns"
+        )
+    if twice := [name for name in names if [*names].count(name) > 1 or schema.names.count(name) > 1]:
+        raise UserError(f"train.file {path}: column {twice[0]} is named twice, in the file or in train.columns: name each once")
+    for name, role in zip(names, ("text", "text", "label"), strict=False):
+        kind = schema.field(name).type
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        text = types.is_string(kind) or types.is_large_string(kind)
+        number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+        if not (text if role == "text" else number):
+            raise UserError(f"train.file {path}: column {name} holds {kind}, and is to be the {role}: set train.columns")
+    row = 0
+    for batch in pq.ParquetFile(path).iter_batches(columns=list(names)):  # the file may be larger than memory
+        for name in names:
+            if (place := pc.index(pc.is_null(batch[name], nan_is_null=True), True).as_py()) >= 0:
+                raise UserError(f"train.file {path}: row {row + place + 1} has no {name}: leave the row out")
+        if len(names) == 3:
+            low, high = pc.min_max(batch[names[2]].cast("float64")).as_py().values()
+            if not 0 <= low <= high <= 1:
+                raise UserError(f"train.file {path}: labels lie in {low} to {high}; labels here lie in 0 to 1, rescale them")
+        row += len(batch)
+    if not row:
+        raise UserError(f"train.file {path} has no rows: give one that has")
 
 
 def check_negatives(task: Task, stage: Stage) -> None:

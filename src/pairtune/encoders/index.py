@@ -86,8 +86,12 @@ def write_index(folder: Path, key: dict[str, str], index: Index) -> None:
     sealed = json.dumps({**key, "sha256": hashlib.sha256(stored).hexdigest()})
     for name, content in (("vectors.faiss", stored), ("key.json", sealed.encode())):
         with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{name}.", suffix=".part", delete=False) as aside:
-            aside.write(content)
-        Path(aside.name).replace(folder / name)
+            pass
+        try:
+            Path(aside.name).write_bytes(content)
+            Path(aside.name).replace(folder / name)
+        finally:
+            Path(aside.name).unlink(missing_ok=True)  # there only where one of them failed
 
 
 UNREAD = {

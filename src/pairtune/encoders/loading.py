@@ -228,6 +228,7 @@ def file_digest(path: Path) -> str:
 
 
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+PICKLED_PART = ("pytorch_model*.bin", "adapter_model.bin")  # of one module; other *.bin in subfolders are of other programs
 NAMED_WEIGHTS = 3  # weights that a message names
 
 
@@ -237,8 +238,11 @@ def check_folder(folder: Path) -> None:
         raise UserError(f"{folder} has no modules.json, which says how embeddings are pooled: copy the whole folder")
     for weights in sorted(folder.rglob("*.safetensors")):
         check_safetensors(weights)
-    pickled = sorted(path for pattern in PICKLED for path in folder.glob(pattern))
-    if pickled and not any(folder.rglob("*.safetensors")):
+    parts = [path for name in PICKLED_PART for path in folder.rglob(name)]
+    pickled = sorted(path for path in parts if not any(path.parent.glob("*.safetensors")))
+    if not any(folder.rglob("*.safetensors")):
+        pickled += sorted(path for pattern in PICKLED for path in folder.glob(pattern))
+    if pickled:
         raise UserError(
             f"{pickled[0]} holds pickled weights, which may hide a program: convert them where you trust them, with "
             f"SentenceTransformer({str(folder)!r}).save_pretrained(...), which writes model.safetensors"

@@ -82,8 +82,10 @@ def ranks_within(query: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """
     _, number = np.unique(query, return_inverse=True)
     order = np.lexsort((scores, number))
+    ranked = scores[order]
     begins = np.diff(number[order], prepend=-1) != 0
-    rises = np.cumsum(~begins & (np.diff(scores[order], prepend=np.nan) != 0))
+    changes = np.append(True, ranked[1:] != ranked[:-1])[: len(ranked)]  # not by differences: of two infinities there is none
+    rises = np.cumsum(~begins & changes)
     ranks = np.empty(len(scores), np.int64)
     ranks[order] = rises - np.maximum.accumulate(np.where(begins, rises, 0))
     return ranks

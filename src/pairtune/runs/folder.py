@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -248,22 +250,48 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-FULL_DISK = ("os error 28", "os error 27", "failed writing file", "inline_container")  # what safetensors and torch say
+FREE_SPACE, LET_WRITE = "free some space", "let this user write there"
+ADVICE = {
+    errno.ENOSPC: FREE_SPACE,
+    errno.EDQUOT: FREE_SPACE,
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f), or take a disk that holds larger ones",
+    errno.EACCES: LET_WRITE,
+    errno.EPERM: LET_WRITE,
+    errno.EROFS: LET_WRITE,
+}
+CUT_OFF = ("failed writing file", "inline_container")  # what torch says of a failed write; it does not know the reason
 
 
 @contextmanager
 def disk_in_words(folder: Path) -> Iterator[None]:
-    """Say what to do about a disk that is full, whoever has noticed."""
+    """Say what to do about a disk that is full or may not be written, whoever has noticed; all else is raised as it is."""
     try:
         yield
     except Exception as problem:
-        text = f"{problem} {problem.__cause__ or ''}"
-        if not isinstance(problem, OSError) and not any(sign in text for sign in FULL_DISK):
+        advice = advise(problem)
+        if advice is None:
             raise
         raise UserError(
-            f"could not write to {folder} ({str(problem).splitlines()[0]}): free some space; "
+            f"could not write to {folder} ({str(problem).splitlines()[0]}): {advice}; "
             f"the last complete checkpoint is kept, and --resume goes on from it"
         ) from problem
+
+
+def advise(problem: Exception) -> str | None:
+    """What to do about a write that failed; None where it was none, or nobody can tell.
+
+    >>> advise(RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"))
+    'free some space'
+    """
+    text = f"{problem} {problem.__cause__ or ''}"
+    if isinstance(problem, OSError):
+        number = problem.errno
+    else:  # that of safetensors, say, which is written in Rust
+        found = re.search(r"os error (\d+)", text)
+        number = int(found[1]) if found else None
+    if number is None and any(sign in text for sign in CUT_OFF):
+        return "free some space, if the disk is full"
+    return None if number is None else ADVICE.get(number)
 
 
 def _differences(found: Any, asked: Any, where: str = "") -> list[str]:

@@ -60,8 +60,9 @@ def drop_old(folder: Path, best: str) -> None:
 
 
 def by_step(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, the newest first."""
-    return sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
+    """The checkpoints in a folder, the newest first; what somebody else has put there, checkpoint-old, say, is none."""
+    steps = {path: path.name.removeprefix("checkpoint-") for path in folder.glob("checkpoint-*") if path.is_dir()}
+    return sorted((path for path, step in steps.items() if step.isdecimal()), key=lambda path: int(steps[path]), reverse=True)
 
 
 def newest_usable_checkpoint(folder: Path) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -19,6 +19,8 @@ MOST_WAITING = 128  # requests that are being answered; the next one is told to 
 BODY_SECONDS = 10.0  # a client that stops in the middle of its request is let go
 ANSWER_SECONDS = 120.0  # for all of it, reading the answer included
 DRAIN_BYTES = 16 << 20  # a body that is too large is read so far, so that its sender hears why it was refused
+
+MOST_DIGITS = 20  # of a length: more bytes than there are anywhere
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -73,7 +75,7 @@ class Guard:
             await _refuse(Refused(503, f"no answer within {seconds}", "a long request", "fewer or shorter texts"), send)
 
     async def _admit(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        headers = {name.lower(): value for name, value in scope["headers"]}
+        headers = _read_headers(scope["headers"])
         self._check_host(headers.get(b"host", b"").decode("latin-1"))
         if b"content-length" in headers and b"transfer-encoding" in headers:  # two servers would see two ends of it
             raise Refused(400, "the request has two lengths", "Content-Length and Transfer-Encoding", "one of the two")
@@ -92,7 +94,8 @@ class Guard:
             self.waiting -= 1
 
     def _check_host(self, given: str) -> None:
-        name = given.rsplit(":", 1)[0] if given.rpartition(":")[2].isdigit() else given
+        name, _, port = given.rpartition(":")
+        name = name if port.isascii() and port.isdigit() else given  # ² is a digit, too, but no port
         if self.hosts and name.lower() not in self.hosts:
             raise Refused(421, "this server does not go by that name", f"Host: {given[:200]}", " or ".join(sorted(self.hosts)))
 
@@ -107,10 +110,26 @@ class Guard:
             )
 
 
+ONCE = (b"host", b"content-length", b"authorization")  # headers that decide: of two, a proxy may have checked the other one
+
+
+def _read_headers(given: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """The headers by name, in small letters; refuse one that must not come twice."""
+    headers: dict[bytes, bytes] = {}
+    for name, value in given:
+        name = name.lower()
+        if name in ONCE and name in headers:
+            raise Refused(
+                400, "the request has a header twice", name.decode(), "each of host, content-length and authorization once"
+            )
+        headers[name] = value
+    return headers
+
+
 async def _read_body(headers: dict[bytes, bytes], receive: Receive, patience: float) -> bytes:
     """The whole body, whatever its length was said to be."""
     declared = headers.get(b"content-length", b"0")
-    size = int(declared) if declared.isdigit() else 0
+    size = int(declared[:MOST_DIGITS]) if declared.isdigit() else 0  # Python reads no number of more than 4,300 digits
     kept = bytearray()
     if size <= DRAIN_BYTES:
         size = 0
