@@ -17,6 +17,7 @@ LINES = [  # each may import what stands below it, never sideways or up
     ["serve", "report"],
     ["tune"],
     ["training"],
+    ["stages"],
     ["sbert"],  # of these four, each needs the ones below it
     ["data"],
     ["encoders"],

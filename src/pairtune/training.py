@@ -17,24 +17,25 @@ from pairtune.data.datasets import load_task
 from pairtune.data.material import check_candidates, check_negatives, note_splits
 from pairtune.data.negatives import fill_dev
 from pairtune.data.pairs import ALIKE, Task, add_prompts, leave_some_plain
-from pairtune.data.sources import check_sources, prompt_sources, read_sources, training_data
+from pairtune.data.sources import check_sources, prompt_sources, read_sources, without_test
 from pairtune.data.splits import join_dev, rotate_dev
 from pairtune.errors import UserError
-from pairtune.progress import is_first, say
-from pairtune.runs.folder import RunFolder, ask_for, disk_in_words, drop_folder, whole_folder, write_whole
+from pairtune.progress import say
+from pairtune.runs.folder import RunFolder, ask_for, disk_in_words, drop_folder, whole_folder
 from pairtune.runs.lock import check_free
-from pairtune.runs.recipe import Recipe, Select, Stage
-from pairtune.runs.record import Epoch, Run, Trained, best_index, is_unchanged, kept_run, read_history
+from pairtune.runs.recipe import Recipe
+from pairtune.runs.record import Run, Trained, is_unchanged, kept_run
 from pairtune.runs.settings import stage_of, unread_settings
+from pairtune.stages import save_whole, train_stages
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from pairtune.encoders.prompts import Sides
-    from pairtune.sbert.trainer import PairTrainer
 
 
-STAGE_DONE = "trained.json"
+AVERAGED = "averaged"  # the folder of trainings whose weights are averaged with those of a seed, while they are needed
+SEED_STEP = 1_000_003  # between the seeds of trainings that are averaged: far from those that people take
 
 
 def run(
@@ -48,11 +49,13 @@ def run(
     overwrite: bool = False,
     checkpoints: bool = True,
     keep_model: bool = True,
+    others: Sequence[Run] = (),
 ) -> Run:
     """Train one seed of a recipe into the folder `out`, and append its record to `results`.
 
     checkpoints: after each epoch, to resume from; without them less is written, and an interrupted run begins anew.
     keep_model: without, the record and the scores are all that remains.
+    others: runs whose weights are averaged with those of this one, as far as dev is not worse for it.
     Of several processes, each trains on its part of every batch; the first one alone looks at the folder, scores and writes.
     """
     from pairtune.encoders.adapters import add_adapter, merge_adapter
@@ -94,7 +97,7 @@ def run(
         if recipe.adapter and recipe.adapter.save == "merged":
             merge_adapter(model)
 
-        end = partial(conclude, model, task, recipe, seed, folder, results, before, trained, keep_model=keep_model)
+        end = partial(conclude, model, task, recipe, seed, folder, results, before, trained, others, keep_model=keep_model)
         return share_from_first(end)
 
 
@@ -117,6 +120,7 @@ def conclude(
     results: Path,
     before: dict[str, dict[str, float]],
     trained: list[Trained],
+    others: Sequence[Run] = (),
     *,
     keep_model: bool,
 ) -> Run:
@@ -124,14 +128,29 @@ def conclude(
     from pairtune.sbert.evaluator import evaluate_sizes
     from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, write_evidence
 
+    mean_of = 1 if is_unchanged(trained) else join_others(model, task, others)
     after = evaluate_and_keep(model, task, kept_outcome(folder, "after"))
     sizes = evaluate_sizes(model, task, "dev", recipe.dimensions) if recipe.dimensions else []
     record = make_record(recipe, seed, task, folder, before, after, trained, str(model.device), sizes)
+    seconds = record.seconds + sum(one.seconds for one in others)
+    record = record.model_copy(update={"mean_of": mean_of, "seconds": seconds})
     if keep_model:
         write_model(model, folder, len(recipe.stages), record, task)
     write_evidence(folder, task, len(recipe.stages))
     folder.finish(record, results)
     return record
+
+
+def join_others(model: SentenceTransformer, task: Task, others: Sequence[Run]) -> int:
+    """Average the model's weights with those of other runs, chosen on dev; of how many trainings they are the mean then.
+
+    Runs that kept the encoder as it came have nothing to add.
+    """
+    from pairtune.sbert.averaging import average_with
+    from pairtune.sbert.evaluator import evaluate_task
+
+    tuned = [Path(one.model) for one in others if not one.unchanged]
+    return average_with(model, tuned, lambda: evaluate_task(model, task, ["dev"])["dev"][task.metric], say) if tuned else 1
 
 
 def prepare_encoder(recipe: Recipe, task: Task, seed: int) -> tuple[SentenceTransformer, Sides, Task, Task]:
@@ -240,24 +259,58 @@ def train(
     task: Task | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    average_with: Sequence[Recipe] = (),
 ) -> list[Run]:
     """Train every seed of a recipe into its own folder; the best one on dev, with dev = "joined" the first, becomes `out/model`.
 
     seeds: other ones than the recipe's. task: your own data (`read_table`), where the recipe names none of ours.
     resume: go on with what is there. overwrite: begin anew; runs of other seeds in `out` are gone when these are done.
+    average_with: further recipes to train; their weights are averaged with those of the first, as `average_of` does with seeds.
     """
     from pairtune.processes import share_from_first, together
 
     out, seeds = Path(out), recipe.seeds if seeds is None else seeds
     options: Any = {"results": out.parent / "results.jsonl", "task": task, "resume": resume, "overwrite": overwrite}
     with together():
-        others = share_from_first(lambda: find_others(out, seeds))
-        runs = [run(recipe, seed, out=out / f"seed-{seed}", **options) for seed in seeds]
-        share_from_first(lambda: keep_best_seed(out, runs, others if overwrite else None))
+        old = share_from_first(lambda: find_old(out, seeds))
+        runs = []
+        for seed in seeds:
+            wanted = [*((one, seed) for one in average_with), *repeat(recipe, seed)]
+            others = train_others(wanted, out, seed, task, overwrite=overwrite) if wanted else []
+            runs.append(run(recipe, seed, out=out / f"seed-{seed}", others=others, **options))
+        share_from_first(lambda: drop_folder(out / AVERAGED))
+        share_from_first(lambda: keep_best_seed(out, runs, old if overwrite else None))
     return runs
 
 
-def find_others(out: Path, seeds: Sequence[int]) -> list[Path]:
+def repeat(recipe: Recipe, seed: int) -> list[tuple[Recipe, int]]:
+    """The further trainings of a recipe whose weights are averaged: all the same but for their seeds."""
+    if recipe.average_of > 1 and recipe.dev != "given":
+        raise UserError(f'average_of is {recipe.average_of}: what joins the average is chosen on dev, so set dev = "given"')
+    if recipe.average_of > 1 and recipe.adapter and recipe.adapter.save == "adapter":
+        raise UserError(f"average_of is {recipe.average_of}: adapters alone have no average, set adapter.save = merged")
+    return [(recipe, (seed + SEED_STEP * number) % 2**32) for number in range(1, recipe.average_of)]
+
+
+def train_others(wanted: Sequence[tuple[Recipe, int]], out: Path, seed: int, task: Task | None, *, overwrite: bool) -> list[Run]:
+    """Train what is averaged with the run of a seed, without a look at test; nothing where that run is finished."""
+    from pairtune.processes import share_from_first
+
+    place = out / AVERAGED / str(seed)
+    if overwrite:
+        share_from_first(lambda: drop_folder(place))
+    elif RunFolder(out / f"seed-{seed}").finished:
+        return []
+    blind, found = without_test(find_pairs(wanted[0][0], task)), []
+    for number, (recipe, own_seed) in enumerate(wanted, start=1):
+        say(f"training {number} of {len(wanted) + 1} that are averaged")
+        alone = recipe.model_copy(update={"average_of": 1})
+        found.append(run(alone, own_seed, out=place / str(number), results=place / "results.jsonl", task=blind, resume=True))
+    say(f"training {len(wanted) + 1} of {len(wanted) + 1} that are averaged")
+    return found
+
+
+def find_old(out: Path, seeds: Sequence[int]) -> list[Path]:
     """The runs of other seeds in the folder. Refuses one with a model that none of them made."""
     mine = {f"seed-{seed}" for seed in seeds}
     others = [path.parent for path in out.glob("seed-*/recipe.json") if path.parent.name not in mine]
@@ -276,132 +329,6 @@ def keep_best_seed(out: Path, runs: Sequence[Run], lost: Sequence[Path] | None) 
         copy_whole(out / f"seed-{runs[kept_run(runs)].seed}" / "model", out / "model")
 
 
-def train_stages(
-    model: SentenceTransformer, task: Task, recipe: Recipe, seed: int, folder: RunFolder, score: float, *, checkpoints: bool
-) -> list[Trained]:
-    """Train the model in place, stage by stage, each from what the one before left. score: on dev, of the encoder as it came."""
-    found: list[Trained] = []
-    for number, select in enumerate(recipe.selects, start=1):
-        to_beat = score if select == "best" and recipe.keep_original else None
-        place = folder.stage(number)
-        found.append(train_stage(model, task, recipe, number, seed, place, to_beat=to_beat, checkpoints=checkpoints))
-        if found[-1].kept:
-            score = found[-1].epochs[found[-1].kept - 1].dev[task.metric]
-    return found
-
-
-def train_stage(
-    model: SentenceTransformer,
-    task: Task,
-    recipe: Recipe,
-    number: int,
-    seed: int,
-    folder: Path,
-    *,
-    to_beat: float | None = None,
-    checkpoints: bool = True,
-) -> Trained:
-    """Train the model in place, as one stage of the recipe says, and leave it at the epoch that was selected.
-
-    to_beat: the score on dev of the model as it is now, which is kept if no epoch has a higher one; None: an epoch is kept.
-    """
-    from pairtune.encoders.adapters import restore_weights
-    from pairtune.encoders.embedding import describe_cut
-    from pairtune.encoders.loading import length_of, set_length
-    from pairtune.processes import share_from_first
-    from pairtune.sbert.callbacks import Clock, LogEpochs, Progress
-    from pairtune.sbert.checkpoints import newest_usable_checkpoint
-    from pairtune.sbert.forecast import explain_failure, fit_memory
-    from pairtune.sbert.trainer import count_rows, make_trainer, texts_of
-    from pairtune.sbert.watch import Watch
-
-    if share_from_first((folder / STAGE_DONE).exists):
-        restore_weights(model, folder / "model")
-        return Trained(**_read_trained(folder / STAGE_DONE))
-    stage, select = recipe.stages[number - 1], recipe.selects[number - 1]
-    first = Beginning(model) if to_beat is not None else None
-    set_length(model, stage.train.max_seq_length or length_of(model))
-    dataset = training_data(model, task, recipe, stage, seed)
-    if not stage.train.file and (cut := describe_cut(model, texts_of(dataset))):
-        say(f"{task.name}: {cut}; train.max_seq_length says how many are read")
-    rows = count_rows(dataset)
-    clock = Clock(pairs_per_epoch=rows)
-    watch = Watch(clock, stage.loss.positive_above)
-    progress = Progress(clock, title=f"stage {number} of {len(recipe.stages)}" if len(recipe.stages) > 1 else "training")
-    callbacks = [clock, progress, watch, LogEpochs()]
-    options: Any = {"select": select, "checkpoints": checkpoints, "share": recipe.share}
-
-    def make(stage: Stage) -> PairTrainer:
-        several = isinstance(dataset, dict)
-        stages = {name: stage_of(recipe, stage, name) for name in task.sources} if several else {"": stage}
-        return make_trainer(model, dataset, stages, task, seed, folder, callbacks, **options)
-
-    trainer, stage = fit_memory(make, stage, folder if checkpoints else None, progress.title)
-    try:
-        trainer.train(resume_from_checkpoint=share_from_first(lambda: newest_usable_checkpoint(folder)) if checkpoints else None)
-    except Exception as problem:
-        explain_failure(problem, stage, trainer.state.log_history)
-        raise
-    finally:
-        progress.close()
-    epochs = read_history(trainer.state.log_history, number)
-    kept = choose_epoch([epoch.dev[task.metric] for epoch in epochs], select, to_beat)
-    if first is not None and not kept:
-        say(f"{progress.title}: no epoch was better on dev than the start ({task.metric} {to_beat:.4f}): the start is kept")
-        first.restore(model)
-    trained = Trained(epochs, kept, clock.seconds, clock.pairs, rows)
-    if checkpoints and is_first():
-        save_stage(model, folder, trained)
-    return trained
-
-
-def save_stage(model: SentenceTransformer, folder: Path, trained: Trained) -> None:
-    """Write what a stage has left; the file that says so comes last."""
-    save_whole(model, folder / "model")
-    values = {**vars(trained), "epochs": [epoch.model_dump() for epoch in trained.epochs]}
-    write_whole(folder / STAGE_DONE, json.dumps(values))
-
-
-class Beginning:
-    """What a stage begins with, to go back to: the weights, and how much of a text is read."""
-
-    def __init__(self, model: SentenceTransformer) -> None:
-        from pairtune.encoders.loading import length_of
-
-        self.length = length_of(model)
-        self.weights = {name: tensor.to("cpu", copy=True) for name, tensor in model.state_dict().items()}
-
-    def restore(self, model: SentenceTransformer) -> None:
-        """Make the model what it was."""
-        from pairtune.encoders.loading import set_length
-
-        set_length(model, self.length)
-        model.load_state_dict(self.weights)
-
-
-def choose_epoch(dev_scores: Sequence[float], select: Select, to_beat: float | None) -> int:
-    """The number of the epoch to keep, from 1; 0 where the best must have a higher score than `to_beat` and has not.
-
-    >>> choose_epoch([0.7, 0.8], "best", None), choose_epoch([0.7, 0.8], "best", 0.8), choose_epoch([0.7, 0.8], "last", None)
-    (2, 0, 2)
-    """
-    if select != "best":
-        return len(dev_scores)
-    best = best_index(dev_scores)
-    return best + 1 if to_beat is None or dev_scores[best] > to_beat else 0
-
-
-def save_whole(model: SentenceTransformer, folder: Path) -> None:
-    """Save a model: its folder is complete, or not there."""
-    with whole_folder(folder) as aside:
-        model.save_pretrained(str(aside))
-
-
-def _read_trained(path: Path) -> dict[str, Any]:
-    values = json.loads(path.read_text())
-    return {**values, "epochs": [Epoch.model_validate(epoch) for epoch in values["epochs"]]}
-
-
 def write_model(model: SentenceTransformer, folder: RunFolder, stages: int, record: Run, task: Task) -> None:
     """Put the model where users look for it, with a card that says how it came to be."""
     from pairtune.encoders.adapters import has_adapter
@@ -409,7 +336,7 @@ def write_model(model: SentenceTransformer, folder: RunFolder, stages: int, reco
 
     saved = folder.stage(stages) / "model"
     whole = (saved / "adapter_config.json").exists() == has_adapter(model)  # or its adapter has been merged since
-    if saved.exists() and whole and not record.unchanged:  # with the card that the host wrote when it was trained
+    if saved.exists() and whole and not record.unchanged and record.mean_of == 1:  # with the host's card
         copy_whole(saved, folder.model)
     else:
         save_whole(model, folder.model)

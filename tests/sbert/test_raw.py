@@ -106,7 +106,7 @@ def test_while_it_trains_orders_and_evaluation_see_unit_vectors_and_afterwards_e
 
 
 def test_checkpoints_and_the_saved_folder_end_in_normalize_and_resume_gives_the_same_weights(tiny_encoder, small_task, tmp_path):
-    from pairtune.training import train_stage
+    from pairtune.stages import train_stage
 
     recipe = small_recipe(tiny_encoder, loss={"kind": "bsc", "normalize": "none", "temperature": TEMPERATURE})
     whole, again = load_encoder(tiny_encoder, 16, "cpu"), load_encoder(tiny_encoder, 16, "cpu")

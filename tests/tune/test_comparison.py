@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import sem
 
-from pairtune.tune.tried import choose_winner, common_noise, compare, judge
+from pairtune.tune.tried import choose_finalists, choose_winner, common_noise, compare, judge
 
 FOLDS = range(1, 11)
 
@@ -82,3 +82,18 @@ def test_a_real_gain_is_found_and_mere_luck_seldom_wins_though_folds_differ_ten_
     rng = np.random.default_rng(2)
     found = [race_of(rng, effect=0.02) for _ in range(100)]
     assert np.mean([place == 3 for place in found]) > 0.95
+
+
+def test_the_starting_recipe_is_averaged_with_a_winner_that_is_another_one():
+    base = dict.fromkeys(range(1, 6), 0.5)
+    better = {fold: 0.6 + fold / 1000 for fold in base}
+    assert choose_finalists([base, better], 1, 5, 2) == [0]
+    assert choose_finalists([base], 0, 5, 2) == []  # then other seeds of it are
+
+
+def test_what_is_clearly_behind_the_winner_or_was_tried_on_few_folds_is_not_averaged_with_it():
+    base = dict.fromkeys(range(1, 6), 0.5)
+    winner = {fold: 0.6 + fold / 1000 for fold in base}
+    alike, behind, few = ({fold: winner[fold] - less for fold in folds} for less, folds in ((0, base), (0.05, base), (0, (1, 2))))
+    assert choose_finalists([base, winner, behind, few, alike], 1, 5, 3) == [0, 4]
+    assert choose_finalists([base, winner, behind, few, alike], 1, 5, 1) == [0]

@@ -71,6 +71,13 @@ def test_a_search_leaves_a_model_and_a_recipe_that_trains_it_again(whole):
     assert not (whole.folder / "trials").exists()
 
 
+def test_the_winner_is_averaged_with_the_starting_recipe_or_with_further_seeds_of_its_own(whole):
+    others, seeds = len(whole.tuning.finalists), whole.run.recipe["average_of"]
+    assert others + seeds == whole.tuning.last == 3
+    assert (others > 0) or not whole.tuning.winner.changes
+    assert not (whole.folder / "averaged").exists()
+
+
 def test_every_score_is_on_a_fold_that_the_encoder_as_it_came_was_scored_on(whole):
     for one in whole.tuning.tried:
         assert one.scores.keys() <= whole.tuning.before.keys()

@@ -289,6 +289,6 @@ def print_tuned(found: Tuned, as_json: bool) -> None:
         print(json.dumps({**summarize([found.run]), **chosen, **{name: os.fspath(path) for name, path in places.items()}}))
         return
     screen.print(table_of_runs([found.run]))
-    print(describe_choice(found.tuning))
+    print(f"{describe_choice(found.tuning)}\nkept: {found.run.describe_kept()}")
     model = f"{found.folder / 'model'}{how_to_read(found.folder / 'model')}"
     print("\n".join(f"{name}: {path}" for name, path in {"model": model, **places}.items()))

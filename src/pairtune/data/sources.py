@@ -58,6 +58,11 @@ def change_each(task: Task, change: Callable[[Task], Task]) -> Task:
     return join_tasks({name: change(source) for name, source in task.sources.items()}) if task.sources else change(task)
 
 
+def without_test(task: Task) -> Task:
+    """The task with dev in the place of test: whoever gets it cannot look at test, nor at splits that are kept beside it."""
+    return change_each(task, lambda one: replace(one, test=one.dev, extra={}))
+
+
 def _join(parts: Sequence[PairSet]) -> PairSet:
     """The pairs alone: neither negatives nor a corpus, which are not the same everywhere."""
     left, right = ([text for part in parts for text in getattr(part, side)] for side in ("left", "right"))

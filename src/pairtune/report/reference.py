@@ -67,6 +67,7 @@ USUAL = (  # what people change
     "train.max_seq_length",
     "train.precision",
     "seeds",
+    "average_of",
 )
 PAPER = (  # what only the paper, or its released code, asks for
     "loss.normalize",

@@ -244,6 +244,13 @@ class Recipe(Settings):
     seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(
         (1,), min_length=1, description="one training for each seed; the best on dev is kept"
     )
+    average_of: int = Field(
+        1,
+        ge=1,
+        le=20,
+        description="train this many times, each with another seed, and average the weights; a training that makes the average "
+        "worse on dev is left out",
+    )
     select: Select = Field(
         "best", description="keep the best epoch on dev, the last epoch, or the average of the weights of all epochs"
     )

@@ -66,8 +66,8 @@ class Run(BaseModel):
     """One finished training: what was asked, what came out, and on what it ran.
 
     before, after: scores per split of the encoder as it came and as it was saved. kept_epochs: of each stage, 0 where none of
-    its epochs beat what it began with; best_epoch: that of the last stage. model: the folder's path. sizes: where smaller
-    embeddings were trained, what they score on dev.
+    its epochs beat what it began with; best_epoch: that of the last stage. mean_of: how many trainings the weights are the mean
+    of. model: the folder's path. sizes: where smaller embeddings were trained, what they score on dev.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -84,6 +84,7 @@ class Run(BaseModel):
     epochs: list[Epoch]
     best_epoch: int
     kept_epochs: list[int] = []
+    mean_of: int = 1
     pairs: dict[str, int]
     notes: list[str] = []
     seconds: float
@@ -134,8 +135,10 @@ class Run(BaseModel):
         if self.best_epoch == 0:
             return "what the stage before left, which no epoch of the last stage beat on dev"
         if self.recipe.get("select") == "average":
-            return f"the mean of the weights after each of {count} epochs"
-        return f"epoch {self.best_epoch} of {count}, the {'last' if self.recipe.get('select') == 'last' else 'best on dev'}"
+            kept = f"the mean of the weights after each of {count} epochs"
+        else:
+            kept = f"epoch {self.best_epoch} of {count}, the {'last' if self.recipe.get('select') == 'last' else 'best on dev'}"
+        return kept if self.mean_of == 1 else f"the mean of the weights of {self.mean_of} trainings; of the first, {kept}"
 
 
 def append_record(path: Path, run: Run) -> None:

@@ -11,7 +11,7 @@ from math import ceil
 import numpy as np
 
 from pairtune.data.pairs import Kind, PairSet, Task
-from pairtune.data.sources import change_each
+from pairtune.data.sources import change_each, without_test
 from pairtune.data.splits import PARTS, connect, distinct, rotate_dev, share
 from pairtune.errors import UserError
 
@@ -55,11 +55,6 @@ class Folds:
 def fold_name(number: int) -> str:
     """How a worker asks for a fold."""
     return f"fold-{number}"
-
-
-def without_test(task: Task) -> Task:
-    """The task with dev in the place of test: whoever gets it cannot look at test, nor at splits that are kept beside it."""
-    return change_each(task, lambda one: replace(one, test=one.dev, extra={}))
 
 
 def make_folds(task: Task, pairs: int = 0, most: int = PARTS) -> Folds:

@@ -14,10 +14,10 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from pairtune.data.pairs import Task
-from pairtune.data.sources import change_each
+from pairtune.data.sources import change_each, without_test
 from pairtune.errors import UserError
 from pairtune.runs.recipe import Recipe
-from pairtune.tune.folds import MOST_DEV, limit, limit_train, without_test
+from pairtune.tune.folds import MOST_DEV, limit, limit_train
 from pairtune.tune.ledger import Entry
 from pairtune.tune.tried import ENOUGH
 from pairtune.tune.worker import Job, Setup, attempt
@@ -29,6 +29,8 @@ COMFORTABLE = 24  # trainings that a search should have, where pairs have to be 
 TOLERABLE = 12  # with so many of full size none are left out
 FEWEST_PAIRS = 400  # folds of fewer pairs say too little
 CAUTION = 1.2  # the last training may take so many times what is expected
+MOST_LAST = 3  # trainings whose weights are averaged in the end
+LAST_SHARE = 1 / 3  # of the time, that more than one of them may take
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def fit_pairs(speed: Speed, pairs: int, dev: int, epochs: int, seconds: float) -
 class Budget:
     """What a search may use. seconds: from `begun` on, the last training included; None: no limit. trainings: of folds, in all.
 
-    jobs: how many train at once. last: how much longer the last training takes than one of a fold.
+    jobs: how many train at once. last: how much longer all that is trained in the end takes than one training of a fold.
     """
 
     seconds: float | None
@@ -106,6 +108,7 @@ class Budget:
 class Plan(BaseModel):
     """pairs: a fold trains on at most so many, 0 for all. folds: at most so many of them; 0: no race.
 
+    last: how many trainings are averaged in the end.
     reasons: why the base is what it is. notes: what was done to fit the time.
     """
 
@@ -114,6 +117,7 @@ class Plan(BaseModel):
     base: Recipe
     pairs: int = 0
     folds: int = MANY_FOLDS
+    last: int = 1
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -121,7 +125,7 @@ class Plan(BaseModel):
 def make_plan(task: Task, base: Recipe, reasons: tuple[str, ...], budget: Budget, scratch: Path) -> Plan:
     """Folds that fit the budget. Only a budget in seconds needs the trial that shows how fast this machine is."""
     if budget.seconds is None:
-        return Plan(base=base, folds=count_folds(float(budget.trainings or inf)), reasons=reasons)
+        return Plan(base=base, folds=count_folds(float(budget.trainings or inf)), last=MOST_LAST, reasons=reasons)
     total, epochs = len(task.train) + len(task.dev), sum(stage.train.epochs for stage in base.stages)
     speed = measure_speed(task, base, scratch)
     seconds = budget.seconds_left()
@@ -135,7 +139,17 @@ def make_plan(task: Task, base: Recipe, reasons: tuple[str, ...], budget: Budget
             f"the race trains on {pairs:,} of {total:,} pairs at a time, to fit about {expected:.0f} trainings in; "
             f"more minutes would use more pairs"
         )
-    return Plan(base=base, pairs=pairs, folds=count_folds(expected), reasons=reasons, notes=tuple(notes))
+    last = count_last(whole, seconds)
+    return Plan(base=base, pairs=pairs, folds=count_folds(expected), last=last, reasons=reasons, notes=tuple(notes))
+
+
+def count_last(whole: float, seconds: float) -> int:
+    """How many trainings on all pairs, of so many seconds each, may be averaged in the end.
+
+    >>> count_last(60, 1800), count_last(250, 1800), count_last(900, 1800)
+    (3, 2, 1)
+    """
+    return max(1, min(MOST_LAST, int(seconds * LAST_SHARE / whole)))
 
 
 def count_folds(trainings: float) -> int:

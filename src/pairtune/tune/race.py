@@ -24,7 +24,7 @@ from pairtune.tune.ledger import Entry, Ledger
 from pairtune.tune.plan import Budget, Plan, make_plan
 from pairtune.tune.queue import Queue, threads_for
 from pairtune.tune.space import Space, describe_changes
-from pairtune.tune.tried import ENOUGH, Comparison, Tried, Tuning, choose_winner, common_noise, compare, judge
+from pairtune.tune.tried import ENOUGH, Comparison, Tried, Tuning, choose_finalists, choose_winner, common_noise, compare, judge
 from pairtune.tune.worker import Done, Job, Setup, attempt
 
 TOO_SHORT = "too little time to compare candidates: the starting recipe is trained; give more minutes"
@@ -41,7 +41,7 @@ def race(task: Task, base: Recipe, reasons: tuple[str, ...], ledger: Ledger, bud
         for line in (*plan.reasons, *notes):
             say(line)
         total = len(task.train) + len(task.dev)
-        course = Course(ledger, space, folds, replace(budget, last=total / (plan.pairs or 0.9 * total)), task.metric)
+        course = Course(ledger, space, folds, replace(budget, last=plan.last * total / (plan.pairs or 0.9 * total)), task.metric)
         if leads:
             ledger.close(False)
         if plan.folds:
@@ -100,6 +100,7 @@ def describe_race(task: Task, course: Course, plan: Plan, notes: list[str], budg
     entries = course.review()
     chosen = course.best(entries)
     recipe = course.space.recipe(entries[chosen].levels)
+    finalists = choose_finalists([entry.scores for entry in entries], chosen, len(course.folds.numbers), plan.last - 1)
     known = [entry.levels for entry in entries]
     return Tuning(
         name=course.ledger.name,
@@ -112,6 +113,8 @@ def describe_race(task: Task, course: Course, plan: Plan, notes: list[str], budg
         tried=[_describe(entry, entries, course) for entry in entries],
         before={fold: score for entry in entries for fold, score in entry.before.items()},
         chosen=chosen,
+        finalists=[course.space.recipe(entries[place].levels).model_dump(mode="json") for place in finalists],
+        last=plan.last,
         recipe=recipe.model_dump(mode="json"),
         untried=sum(levels not in known for levels in course.space.neighbors(entries[chosen].levels)),
         importance=course.ledger.importances(),

@@ -96,6 +96,20 @@ def choose_winner(scores: Sequence[FoldScores], changes: Sequence[int], most: in
     return min(alike, key=lambda place: (changes[place], -gains[place].gain, place))
 
 
+def choose_finalists(scores: Sequence[FoldScores], chosen: int, most: int, count: int) -> list[int]:
+    """The places of at most so many candidates whose weights may be averaged with those of the winner.
+
+    The starting recipe, which rests on more data than these pairs, is the first; then those that are not clearly behind the
+    winner, the best first.
+    """
+    noise = common_noise(scores[1:], scores[0])
+    ready = [place for place in range(1, len(scores)) if place != chosen and len(scores[place]) >= min(ENOUGH, most)]
+    beside = {place: compare(scores[place], scores[chosen], noise) for place in ready}
+    alike = [place for place in ready if not _behind(beside[place])]
+    start = [0] if chosen else []
+    return [*start, *sorted(alike, key=lambda place: -beside[place].gain)][:count]
+
+
 def _behind(found: Comparison) -> bool:
     return found.error < inf and found.gain < -found.error
 
@@ -126,9 +140,10 @@ class Tried(BaseModel):
 class Tuning(BaseModel):
     """A search. name: tells it from those of other pairs or encoders.
 
-    chosen: the place of the winner in `tried`; the first of them is the starting recipe. before: the encoder as it came, by fold.
-    notes: what was done to fit the time. untried: neighbors of the winner that were not tried. importance: how much of the
-    differences each axis explains, by Optuna's estimate. noise: how much differences vary from fold to fold.
+    chosen: the place of the winner in `tried`; the first of them is the starting recipe. finalists: recipes of others that are
+    trained in the end to be averaged with it; last: how many trainings that is, further seeds included. before: the encoder as
+    it came, by fold. notes: what was done to fit the time. untried: neighbors of the winner that were not tried. importance: how
+    much of the differences each axis explains, by Optuna's estimate. noise: how much differences vary from fold to fold.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -143,6 +158,8 @@ class Tuning(BaseModel):
     tried: list[Tried]
     before: dict[int, float]
     chosen: int
+    finalists: list[dict[str, Any]] = []
+    last: int = 1
     recipe: dict[str, Any]
     untried: int
     importance: dict[str, float]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pairtune.data.pairs import Task
+from pairtune.data.sources import without_test
 from pairtune.errors import UserError
 from pairtune.progress import say
 from pairtune.runs.folder import write_whole
@@ -22,7 +23,6 @@ from pairtune.runs.lock import hold_folder
 from pairtune.runs.recipe import Recipe, make_recipe
 from pairtune.runs.record import Run
 from pairtune.runs.settings import write_toml
-from pairtune.tune.folds import without_test
 from pairtune.tune.ledger import Ledger, list_searches
 from pairtune.tune.plan import Budget
 from pairtune.tune.race import race
@@ -128,14 +128,22 @@ def finish(task: Task, folder: Path, tuning: Tuning) -> Tuned:
     """Train the winner on all that is not test, and only then look at test."""
     from pairtune.training import train
 
-    recipe = last_recipe(task, tuning)
+    recipe, others = last_recipe(task, tuning), list[Recipe]()
+    if can_average(recipe):
+        others = [make_recipe({**one, "task": task.name, "name": "tuned"}) for one in tuning.finalists]
+        recipe = recipe.model_copy(update={"average_of": max(1, tuning.last - len(others))})
     write_toml(folder / RECIPE, recipe)
     if tuning.trainings:
         winner = tuning.winner
         gain = f"{winner.gain:+.4f} on {winner.folds} folds" if winner.changes else "nothing else was clearly better"
         say(f"chosen after {tuning.trainings} trainings: {describe_changes(winner.changes)} ({gain}); now training it")
-    runs = train(recipe, out=folder, task=task, resume=True)
+    runs = train(recipe, out=folder, task=task, resume=True, average_with=others)
     return Tuned(folder, tuning, runs[0])
+
+
+def can_average(recipe: Recipe) -> bool:
+    """Whether dev can say if the mean of several trainings is better, and their weights have one."""
+    return recipe.select == "best" and recipe.dev == "given" and (recipe.adapter is None or recipe.adapter.save == "merged")
 
 
 def last_recipe(task: Task, tuning: Tuning) -> Recipe:
