@@ -108,7 +108,8 @@ def recording(pool: Any, mode: str = "global") -> Iterator[torch.cuda.CUDAGraph]
 
     mode: whose calls may not touch the device meanwhile, "global" for all threads or "thread_local".
     """
-    graph, problem = torch.cuda.CUDAGraph(), None
+    graph = torch.cuda.CUDAGraph()
+    problem: RuntimeError | None = None
     graph.capture_begin(pool=pool, capture_error_mode=mode)
     try:
         yield graph
