@@ -61,7 +61,8 @@ SMALL = {  # model type: its config with small numbers; random weights; windows 
     "mistral": {**GROUPED, "sliding_window": 5},
     "qwen2": GROUPED,
     "t5": {**SHAPE, "d_kv": 16, "d_ff": 64, "dropout_rate": 0.0},
-    "deberta-v2": SHAPE,
+    "deberta-v2": {**SHAPE, "position_buckets": 4, "max_relative_positions": 16, "pos_att_type": "p2c|c2p", "type_vocab_size": 0},
+    "deberta": SHAPE,
     "olmo2": GROUPED,
 }
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
@@ -518,7 +519,7 @@ def test_dropout_goes_on_after_a_step_that_cannot_be_captured(make_encoder, tmp_
     assert len(found) == 12 and np.isfinite(found).all()
 
 
-@pytest.mark.parametrize("kind", ["deberta-v2", "olmo2"])  # the second pools the last token, and is padded in front
+@pytest.mark.parametrize("kind", ["deberta", "olmo2"])  # the second pools the last token, and is padded in front
 def test_an_unknown_architecture_is_trained_with_padding_and_told_so(make_encoder, tmp_path, capsys, kind):
     model = make_encoder(kind)
     assert (why_padded(model) or "").startswith(f"its architecture is {kind}; known: albert, bert, ")

@@ -5,6 +5,7 @@
 | `config._attn_implementation`, for the time of a pass | transformers | `architectures.packed_attention` | the public setter checks and walks all modules: too slow for each step |
 | `forward` and `compute_position_bias` of MPNet's attention | transformers | `attention.patch_mpnet` | it does not ask for an attention function |
 | `compute_bias` of T5's attention | transformers | `attention.patch_t5` | the bias of the longest text, not of a whole row |
+| `forward` of DeBERTa's attention, `get_rel_pos` and `get_attention_mask` of its encoder | transformers | `attention.patch_deberta` | it does not ask for an attention function, and computes for a whole row |
 | `aten._flash_attention_forward` | torch | `attention._attend_flash` | the public one has no dropout |
 | `forward` of the parts of layers | torch | `step.compiled` | compiled, and plain again for other batches |
 | `_parameters` of modules | torch | `captured.Halves` | the same modules with bf16 copies |

@@ -12,7 +12,7 @@ from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Normalize, Pooling
 from torch import nn
 
-from pairtune.fast.attention import NAME, attending_within, flash_serves, patch_mpnet, patch_t5
+from pairtune.fast.attention import NAME, attending_within, flash_serves, patch_deberta, patch_mpnet, patch_t5
 from pairtune.fast.packing import QUANTUM, Packed
 
 if TYPE_CHECKING:
@@ -61,6 +61,10 @@ ARCHITECTURES = {
     "qwen2": Architecture(layers="layers", parts=("mlp", *NORMS), positions="rotary"),
     "qwen3": Architecture(layers="layers", parts=("mlp", *NORMS), positions="rotary"),
     "t5": Architecture(layers="encoder.block", parts=("layer.1",), patch=patch_t5),
+    "deberta-v2": Architecture(  # and v3
+        patch=patch_deberta,
+        why_not=lambda config: "it convolves neighboring tokens" if getattr(config, "conv_kernel_size", 0) > 0 else None,
+    ),
     "gemma3_text": Architecture(
         layers="layers",
         parts=("mlp", *NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm"),

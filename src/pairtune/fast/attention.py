@@ -1,7 +1,7 @@
 """Attention among texts that stand one after the other in a single row, by transformers' interface for attention functions.
 
 MPNet computes its attention itself, with a bias by relative position that all layers share: `patch_mpnet`. T5 asks for the
-bias of a whole row: `patch_t5`.
+bias of a whole row: `patch_t5`. DeBERTa's bias depends on the tokens, too: `patch_deberta`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
+from transformers.models.deberta_v2.modeling_deberta_v2 import build_relative_position
 
 from pairtune.fast.packing import Block, Packed
 from pairtune.loss.large.fused import can_compile
@@ -227,6 +228,70 @@ def patch_t5(encoder: nn.Module, undo: ExitStack) -> None:
 def _bias_of_longest(compute: Any, *lengths: int, device: torch.device | None = None, **kwargs: Any) -> Tensor:
     longest = max(block.length for block in current_batch().blocks)
     return compute(longest, longest, device=device)
+
+
+def patch_deberta(encoder: nn.Module, undo: ExitStack) -> None:
+    """Replace the attention of DeBERTa v2 and v3, and what they compute for a whole row, until `undo` closes."""
+    inner: Any = encoder.encoder
+    patches: list[tuple[Any, str, Any]] = [
+        (inner, "get_attention_mask", lambda mask: mask),
+        (inner, "get_rel_pos", partial(_distances_of_longest, inner)),
+    ]
+    attentions = [layer.attention.self for layer in inner.layer]
+    patches += [(attention, "forward", partial(_attend_deberta, attention)) for attention in attentions]
+    for module, name, function in patches:
+        module.__dict__[name] = function
+        undo.callback(module.__dict__.pop, name)
+
+
+def _distances_of_longest(encoder: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor | None:
+    if not encoder.relative_attention:
+        return None
+    length = 1 << (current_batch().longest - 1).bit_length()  # few of them: they are kept
+    return find_distances(length, encoder.position_buckets, encoder.max_relative_positions, hidden.device)
+
+
+@cache
+def find_distances(length: int, buckets: int, most: int, device: torch.device) -> Tensor:
+    """How far a key is before a query, in DeBERTa's buckets: (1, length, length). A graph cannot compute it, but read it."""
+    return build_relative_position(*[torch.empty(length, 1)] * 2, bucket_size=buckets, max_position=most).to(device)
+
+
+def _attend_deberta(
+    attention: Any,
+    hidden: Tensor,
+    mask: Tensor | None = None,
+    *args: Any,
+    relative_pos: Tensor | None = None,
+    rel_embeddings: Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    heads = attention.num_attention_heads
+    projections = attention.query_proj, attention.key_proj, attention.value_proj
+    sides = [part(hidden).view(*hidden.shape[:-1], heads, -1).transpose(1, 2) for part in projections]
+    parts = 1 + len({"c2p", "p2c"} & set(attention.pos_att_type))  # of a score: of contents, and by position
+    masks: Masks | None = None
+    if rel_embeddings is not None and relative_pos is not None:
+        table = attention.pos_dropout(rel_embeddings)
+        rows = [side.squeeze(0).transpose(0, 1) for side in sides[:2]]
+        masks = [_bias_of_contents(attention, rows, block, relative_pos, table, parts) for block in current_batch().blocks]
+    dropout = attention.dropout.p if attention.training else 0.0
+    scaling = (sides[0].shape[-1] * parts) ** -0.5
+    found, _ = attend(attention, *sides, dropout=dropout, scaling=scaling, masks=masks)
+    return found.reshape(*hidden.shape[:-1], -1), None
+
+
+def _bias_of_contents(
+    attention: Any, rows: list[Tensor], block: Block, distances: Tensor, table: Tensor, parts: int
+) -> Tensor | None:
+    """What DeBERTa adds to the scores of a block's texts: (texts, heads, length, length). rows: queries and keys."""
+    query, key = (_spread(side, block).flatten(0, 1) for side in rows)  # (texts · heads, length, width)
+    bias = attention.disentangled_attention_bias(query, key, distances[:, : block.length, : block.length], table, parts)
+    hidden = mask_block(block, query)
+    if isinstance(bias, int):  # it has positions, and no part of a score that asks for them
+        return hidden
+    bias = bias.view(block.texts, -1, block.length, block.length).to(query.dtype)
+    return bias if hidden is None else bias + hidden
 
 
 def _attend_mpnet(
