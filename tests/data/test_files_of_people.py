@@ -11,6 +11,7 @@ import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
 from pairtune import read_pairs
+from pairtune.cli import main
 from pairtune.cli.options import OwnData
 from pairtune.errors import UserError
 
@@ -294,3 +295,23 @@ def test_sides_that_say_nothing_are_pointed_to(tmp_path):
     assert any("all right texts are the same, 'the same'" in note for note in read_pairs(tmp_path / "p.csv").notes)
     PAIRS.assign(answer=PAIRS["question"]).to_csv(tmp_path / "p.csv", index=False)
     assert "60 of 60 pairs have the same text on both sides" in read_pairs(tmp_path / "p.csv").notes
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["train", "--data", "a.csv", "b.csv", "c.csv"],
+            "--data takes one file, and 3 follow it: put the pattern in quotes, as in",
+        ),
+        (["train", "--data", "a.csv", "b.csv"], "a file of pairs goes with --data, each with its own"),
+        (["evaluate", "minilm", "--data", "a.csv", "b.csv"], "b.csv is a file: give each file an option of its own"),
+    ],
+)
+def test_a_pattern_that_the_shell_has_replaced_is_recognized(tmp_path, words, message, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in "abc":
+        PAIRS.to_csv(f"{name}.csv", index=False)
+    with pytest.raises(SystemExit):
+        main(words)
+    assert message in capsys.readouterr().err

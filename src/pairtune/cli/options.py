@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -130,6 +131,19 @@ class OwnData:
         from pairtune.data.formats import stem_of
 
         return stem_of(Path([*self.files, *(self.test or ()), *(self.dev or ())][0])).replace("*", "").strip("-_. ") or "own"
+
+
+def refuse_unquoted(words: Sequence[str]) -> None:
+    """Refuse three files or more behind one option: a shell has made them of a pattern, and the second would be a recipe."""
+    options = {f"--{name}" for name in ("data", "train", "dev", "test", "corpus")}
+    for place, word in enumerate(words):
+        files = list(takewhile(lambda one: not one.startswith("-") and Path(one).is_file(), words[place + 1 :]))
+        if word in options and len(files) > 2:
+            ending = Path(files[0]).suffix
+            raise UserError(
+                f"{word} takes one file, and {len(files)} follow it: put the pattern in quotes, as in {word} '*{ending}', "
+                f"or give {word} before each"
+            )
 
 
 OUT = "out"
