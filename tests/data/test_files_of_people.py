@@ -13,7 +13,9 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from pairtune import read_pairs
 from pairtune.cli import main
 from pairtune.cli.options import OwnData
+from pairtune.data.sources import read_sources
 from pairtune.errors import UserError
+from pairtune.runs.recipe import make_recipe
 
 ROWS = [(f"how do I cook dish {row}?", f"heat dish {row} for an hour") for row in range(60)]
 PAIRS = pd.DataFrame(ROWS, columns=["question", "answer"])
@@ -315,3 +317,14 @@ def test_a_pattern_that_the_shell_has_replaced_is_recognized(tmp_path, words, me
     with pytest.raises(SystemExit):
         main(words)
     assert message in capsys.readouterr().err
+
+
+def test_a_source_of_a_recipe_takes_the_same_options(tmp_path):
+    PAIRS.assign(
+        label=["E", "S", "I"] * 20, part=(["train"] * 8 + ["dev", "test"]) * 6, answer=[None, *PAIRS["answer"][1:]]
+    ).to_csv(tmp_path / "p.csv", index=False)
+    options = {"split_column": "part", "grades": {"E": 1, "S": 0, "I": "out"}, "skip_empty": True}
+    source = {"name": "dishes", "data": [str(tmp_path / "p.csv")], **options}
+    task = read_sources(make_recipe({"name": "r", "sources": [source]})).sources["dishes"]
+    assert (len(task.train) + len(task.dev) + len(task.test), task.kind) == (39, "classification")
+    assert "as given" in task.notes[-1]
