@@ -13,6 +13,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from pairtune import read_pairs
 from pairtune.cli import main
 from pairtune.cli.options import OwnData
+from pairtune.data.own_tables import read_texts
 from pairtune.data.sources import read_sources
 from pairtune.errors import UserError
 from pairtune.runs.recipe import make_recipe
@@ -328,3 +329,23 @@ def test_a_source_of_a_recipe_takes_the_same_options(tmp_path):
     task = read_sources(make_recipe({"name": "r", "sources": [source]})).sources["dishes"]
     assert (len(task.train) + len(task.dev) + len(task.test), task.kind) == (39, "classification")
     assert "as given" in task.notes[-1]
+
+
+def test_a_corpus_leaves_out_empty_cells_and_knows_its_column_in_any_case(tmp_path, capsys):
+    PAIRS.assign(answer=[None, " ", *PAIRS["answer"][2:]]).rename(columns={"answer": "Answer"}).to_csv(
+        tmp_path / "p.csv", index=False
+    )
+    assert read_texts(tmp_path / "p.csv") == list(PAIRS["answer"][2:])
+    assert "2 of 60 texts are empty, and left out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["mine", "no-such-model", "out.xlsx"], ["review", "out.xlsx"], ["review", "t.csv", "--out", "."]]
+)
+def test_a_table_that_cannot_be_written_is_refused_before_the_work(tmp_path, words, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    PAIRS.to_csv("p.csv", index=False)
+    with pytest.raises(SystemExit):
+        main([*words, "--data", "p.csv"])
+    said = capsys.readouterr().err
+    assert "tables are written as .csv" in said and "left text from" not in said

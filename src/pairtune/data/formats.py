@@ -218,11 +218,18 @@ READERS: dict[str, Callable[[Path], Table]] = {
 }
 
 
+def check_target(path: Path) -> None:
+    """Refuse a name that no table can be written to: before the work, not after it."""
+    if path.suffix.lower() not in WRITERS:
+        raise UserError(f"{path}: tables are written as {', '.join(WRITERS)}; give a name that ends so")
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; give the name of a file")
+
+
 def write_table(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     """The columns as a .csv, .tsv, .jsonl or .parquet file, whole."""
-    writer = WRITERS.get(path.suffix.lower())
-    if writer is None:
-        raise UserError(f"{path}: tables are written as {', '.join(WRITERS)}; give a name that ends so")
+    check_target(path)
+    writer = WRITERS[path.suffix.lower()]
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{path.name}.part")
     writer(aside, columns)

@@ -18,9 +18,10 @@ from pairtune.data.profile import check_kind, metrics_of, see_kind
 from pairtune.data.records import Files, Records, choose_splits, collect_records, join_records, leave_out, open_tables
 from pairtune.data.roles import Roles, find_roles, plain_name
 from pairtune.data.splits import distinct, fold, split_by_key
-from pairtune.data.table import Grades, Table, rescale
+from pairtune.data.table import Grades, Table, is_empty, rescale
 from pairtune.errors import UserError
 from pairtune.ordering.order import number_texts
+from pairtune.progress import say
 
 SPLITS = ("train", "dev", "test")
 NO_TEXTS = {"nan", "NaN", "NULL", "null", "None", "NA", "N/A", "#N/A"}
@@ -130,7 +131,12 @@ def read_texts(path: Path | str, column: str | None = None) -> list[str]:
     path = Path(path)
     if is_table(path):
         table = open_table(path)
-        return table.texts(column or _text_column(table))
+        name = column or _text_column(table)
+        kept = [record for record, value in enumerate(table.column(name)) if not is_empty(value)]
+        if 0 < len(kept) < len(table):
+            say(f"{path}: {len(table) - len(kept):,} of {len(table):,} texts are empty, and left out")
+            table = table.take(kept, "")
+        return table.texts(name)
     texts = [text.strip() for _, text in read_lines(path)]
     if not texts:
         raise UserError(f"{path}: the file is empty; expected one text per line")
@@ -138,12 +144,13 @@ def read_texts(path: Path | str, column: str | None = None) -> list[str]:
 
 
 def _text_column(table: Table) -> str:
-    names = [name for name in CORPUS_COLUMNS if name in table.names] or (list(table.names) if len(table.names) == 1 else [])
+    plain = {plain_name(name): name for name in reversed(table.names)}
+    names = [plain[name] for name in CORPUS_COLUMNS if name in plain] or (list(table.names) if len(table.names) == 1 else [])
     if not names:
         shown = ", ".join(table.names)
         raise UserError(
             f"{table.path}: which column holds the texts? The columns are: {shown}; "
-            f"say --column NAME (search, serve), or name it text"
+            f"say --column NAME (search, serve), or call it text"
         )
     return names[0]
 
