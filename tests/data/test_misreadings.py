@@ -182,7 +182,7 @@ def test_a_column_may_name_the_split_and_a_wrong_name_has_its_line(tmp_path):
     task = read_pairs(path, split_column="part")
     assert (len(task.train), len(task.dev), len(task.test)) == (20, 10, 10)
     write(path, "left,right,part", [("a", "b", "train"), ("c", "d", "fold 3")])
-    with pytest.raises(UserError, match=r"p\.csv line 3: the split is 'fold 3'; known names: train, dev, validation"):
+    with pytest.raises(UserError, match=r"p\.csv line 3: the split is 'fold 3'; known names: train, training, dev, validation"):
         read_pairs(path, split_column="part")
 
 
@@ -258,9 +258,9 @@ def test_labels_as_people_write_them_are_read(tmp_path, labels, numbers):
     [
         (["80%", "20%", "50"], r"line 4: the label is '50', and .*line 2 has a percentage: write all of them with a %, or none"),
         (["1,000", "1", "0"], r"line 2: the label is '1,000', which may be 1\.000 or a thousand"),
-        (["1", "0", ""], r"line 4: the label is missing \(''\); fill it in or leave the pair out"),
+        (["1", "0", ""], r"line 4: the label is missing \(''\); fill it in, or leave such pairs out: --skip-empty"),
         (["1", "0", "NA"], r"line 4: the label is missing \('NA'\)"),
-        (["entailment", "neutral"], r"line 2: the label is 'entailment', expected a number, a percentage, true/false, yes/no"),
+        (["entailment", "neutral"], r"line 3: the label is 'neutral', expected a number, a percentage, true/false, yes/no"),
     ],
 )
 def test_labels_that_could_mean_two_things_are_refused_in_words(tmp_path, labels, message):

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pairtune import read_pairs
-from pairtune.data import text_tables
+from pairtune.data import json_tables, text_tables
 from pairtune.data.files import cut_fields
 from pairtune.data.formats import open_table
 from pairtune.errors import UserError
@@ -34,7 +34,7 @@ def read_with_care(path: Path) -> object:
     """The same, by Python alone."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_tables, "_cut_quickly", lambda content, delimiter: None)
-        patch.setattr(text_tables, "_read_jsonl_quickly", lambda content: None)
+        patch.setattr(json_tables, "_read_jsonl_quickly", lambda content: None)
         return read_all(path)
 
 
@@ -121,7 +121,7 @@ def test_files_as_programs_write_them_are_read_by_arrow_and_not_by_python(tmp_pa
 
     write_table(tmp_path / name, {"left": ['say "no", now', "two\nlines"], "right": ["x", "y"], "label": [0, 1]})
     monkeypatch.setattr(text_tables, "cut_fields", None)
-    monkeypatch.setattr(text_tables, "split_lines", None)
+    monkeypatch.setattr(json_tables, "split_lines", None)
     assert open_table(tmp_path / name).column("left") == ['say "no", now', "two\nlines"]
 
 

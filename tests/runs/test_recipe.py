@@ -73,7 +73,7 @@ def test_a_recipe_cannot_be_changed_in_flight():
 def test_an_unknown_name_is_told_with_those_that_are_near():
     with pytest.raises(UserError, match=r"unknown recipe 'own/labeled'; did you mean own/labelled\?; give a \.toml file"):
         read_recipe("own/labeled")
-    with pytest.raises(UserError, match=r"unknown recipe 'pairs\.csv'; a file of pairs goes with --data"):
+    with pytest.raises(UserError, match=r"unknown recipe 'pairs\.csv'; a file of pairs goes with --data, each with its own"):
         read_recipe("pairs.csv")
 
 

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from pairtune.cli import learning, preparing, scoring, sharing
 from pairtune.cli.common import app
+from pairtune.cli.options import refuse_unquoted
 from pairtune.errors import UserError
 from pairtune.progress import say
 
@@ -18,6 +19,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     """Run the command line, or these words of one: a user's mistake ends in one message, not in a traceback."""
     words = sys.argv[1:] if words is None else words
     try:
+        refuse_unquoted(words)
         app(words)
     except UserError as problem:
         if "--debug" in words:

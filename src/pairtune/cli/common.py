@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -114,6 +115,8 @@ def choose_task(name: str | None, own: Task | None) -> Task:
     """The user's own task, or the named one."""
     from pairtune.data.datasets import load_task
 
+    if own is not None and name is not None and Path(name).is_file():
+        raise UserError(f"{name} is a file: give each file an option of its own (--data A --data B), or a pattern in quotes")
     if (name is None) == (own is None):
         raise UserError("give either the name of a task (pairtune tasks lists them) or your own pairs with --data")
     return own or load_task(str(name))

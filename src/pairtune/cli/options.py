@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -49,6 +50,14 @@ class OwnData:
     )
     split_column: Annotated[
         str | None, _option("--split-column", "Column that says train, dev (or validation) or test for each pair.")
+    ] = None
+    grade: Annotated[
+        list[str] | None,
+        _option("--grade", "What a label is worth: --grade exact=1 --grade partial=0.5; =out leaves its pairs out."),
+    ] = None
+    skip_empty: Annotated[bool, _option("--skip-empty", "Leave out pairs that lack a text or their label.")] = False
+    hub_split: Annotated[
+        list[str] | None, _option("--hub-split", "Which split of a dataset is which: --hub-split test=validation_matched.")
     ] = None
     corpus: Annotated[
         list[str] | None, _option("--corpus", "Texts to search the right answers in: one per line, or a table.")
@@ -106,6 +115,9 @@ class OwnData:
             negatives=() if self.no_negatives else self.negative,
             corpus=self.corpus,
             kind=self.kind,
+            grades=parse_grades(self.grade or ()),
+            skip_empty=self.skip_empty,
+            hub_split=dict(_halve("--hub-split", text, "test=validation_matched") for text in self.hub_split or ()) or None,
         )
 
     def refuse_loose_options(self) -> None:
@@ -119,6 +131,46 @@ class OwnData:
         from pairtune.data.formats import stem_of
 
         return stem_of(Path([*self.files, *(self.test or ()), *(self.dev or ())][0])).replace("*", "").strip("-_. ") or "own"
+
+
+def refuse_unquoted(words: Sequence[str]) -> None:
+    """Refuse three files or more behind one option: a shell has made them of a pattern, and the second would be a recipe."""
+    options = {f"--{name}" for name in ("data", "train", "dev", "test", "corpus")}
+    for place, word in enumerate(words):
+        files = list(takewhile(lambda one: not one.startswith("-") and Path(one).is_file(), words[place + 1 :]))
+        if word in options and len(files) > 2:
+            ending = Path(files[0]).suffix
+            raise UserError(
+                f"{word} takes one file, and {len(files)} follow it: put the pattern in quotes, as in {word} '*{ending}', "
+                f"or give {word} before each"
+            )
+
+
+OUT = "out"
+
+
+def parse_grades(texts: Sequence[str]) -> dict[str, float | None] | None:
+    """What each label is worth.
+
+    >>> parse_grades(["exact=1", "a=b=0.5", "-=out"])
+    {'exact': 1.0, 'a=b': 0.5, '-': None}
+    """
+    found: dict[str, float | None] = {}
+    for text in texts:
+        word, value = _halve("--grade", text, "exact=1")
+        try:
+            found[word] = None if value.lower() == OUT else float(value)
+        except ValueError:
+            raise UserError(f"--grade {text}: expected a number, or {OUT}, after the label, as in --grade exact=1") from None
+    return found or None
+
+
+def _halve(option: str, text: str, example: str) -> tuple[str, str]:
+    """The texts before and after the last equals sign."""
+    word, sign, value = text.rpartition("=")
+    if not sign or not value.strip():
+        raise UserError(f"{option} {text}: expected a name, an equals sign and a value, as in {option} {example}")
+    return word.strip(), value.strip()
 
 
 def takes_data(command: Callable[..., None]) -> Callable[..., None]:

@@ -135,9 +135,10 @@ def mine(
 ) -> None:
     """Find hard negatives for positive pairs, among their own right texts or in a corpus, and write them as columns."""
     from pairtune.data.collections import is_collection, is_run
-    from pairtune.data.formats import write_table
+    from pairtune.data.formats import check_target, write_table
     from pairtune.data.mining import Wanted, mine_negatives, rank_by, rank_by_words, rescore_with
 
+    check_target(out)
     task = own.read_whole()
     say_notes(task)
     chosen = choose_task(None, task)
@@ -205,9 +206,10 @@ def review(
     as_json: JsonFlag = False,
 ) -> None:
     """List pairs that look mislabelled, for you to correct in a table; with --out, apply your corrections."""
-    from pairtune.data.formats import write_table
+    from pairtune.data.formats import check_target, write_table
     from pairtune.data.review import REMOVE, apply_review, columns_to_review, whole_task
 
+    check_target(out or table)
     found = own.read_whole()
     say_notes(found)
     task = choose_task(None, found)

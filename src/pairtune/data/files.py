@@ -5,10 +5,13 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
@@ -16,7 +19,12 @@ from pairtune.data.pairs import PairSet
 from pairtune.errors import UserError
 from pairtune.progress import say
 
-COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".zip": "zip"}
+BEYOND_ASCII = bytes(range(128, 256))
+FOREIGN_WORDS = re.compile(  # three signs beyond ASCII in a row, no dashes or quotation marks: Cyrillic, Greek, Chinese …
+    rb"[\x81-\x84\x86-\x90\x98-\x9f\xa1-\xb6\xb8-\xff]{3,}"
+)
+SAMPLE = 2000  # letters that are looked at for the zeros of UTF-16
 LONGEST_FIELD = 2**31 - 1  # csv stops at 131,072 characters, and one long text is no mistake
 
 
@@ -50,6 +58,8 @@ def read_bytes(path: Path) -> bytes:
     try:
         if path.suffix.lower() not in COMPRESSED:
             return path.read_bytes()
+        if path.suffix.lower() == ".zip":
+            return _read_zip(path)
         import pyarrow as pa
 
         with pa.input_stream(str(path), compression=COMPRESSED[path.suffix.lower()]) as stream:
@@ -57,6 +67,18 @@ def read_bytes(path: Path) -> bytes:
     except OSError as problem:
         reason = problem.strerror or str(problem).splitlines()[0]
         raise UserError(f"{path}: could not be read ({reason}); give the path of a file") from problem
+
+
+def _read_zip(path: Path) -> bytes:
+    """The only file in an archive, such as Kaggle's train.csv.zip; what a Mac puts beside it does not count."""
+    try:
+        with ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
+            if len(names) == 1:
+                return archive.read(names[0])
+    except (BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as problem:
+        raise UserError(f"{path}: could not be unpacked ({problem}); unpack it yourself, and give the file in it") from problem
+    raise UserError(f"{path}: {len(names)} files in it ({', '.join(names[:5])}); unpack it, and give the one with the pairs")
 
 
 def decode(path: Path, content: bytes) -> tuple[str, tuple[str, ...]]:
@@ -68,6 +90,9 @@ def decode(path: Path, content: bytes) -> tuple[str, tuple[str, ...]]:
             return content.decode("utf-16"), ("read as UTF-16",)
         except UnicodeDecodeError as problem:
             raise UserError(f"{path}: marked as UTF-16, but it is not ({problem.reason}); save the file as UTF-8") from problem
+    if any(content[place : 2 * SAMPLE : 2].count(0) > 0.4 * len(content[place : 2 * SAMPLE : 2]) for place in (0, 1)):
+        kind = "utf-16-le" if content[1 : 2 * SAMPLE : 2].count(0) > content[: 2 * SAMPLE : 2].count(0) else "utf-16-be"
+        return content.decode(kind, "replace"), ("read as UTF-16",)
     try:
         return content.decode("utf-8-sig"), ()
     except UnicodeDecodeError as problem:
@@ -81,6 +106,11 @@ def _decode_western(path: Path, problem: UnicodeDecodeError, *, marked: bool) ->
     valid = content.decode("utf-8", "ignore")
     if marked or len(valid) - len(valid.encode("ascii", "ignore")) > content.decode("utf-8", "replace").count("\ufffd"):
         raise UserError(f"{found}, though most of the file is; it is damaged: save it as UTF-8") from problem
+    if 2 * sum(map(len, FOREIGN_WORDS.findall(content))) > len(content) - len(content.translate(None, BEYOND_ASCII)):
+        raise UserError(
+            f"{found}, and no text in a Western language (Windows-1252) either: save the file as UTF-8, or convert it, "
+            f"as in: iconv -f ENCODING -t UTF-8 {path.name} > utf-8-{path.name}"
+        ) from problem
     try:
         return content.decode("cp1252"), (f"read as Windows-1252 (Latin-1): line {line} is not valid UTF-8",)
     except UnicodeDecodeError:

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from pairtune.data.files import COMPRESSED, read_bytes
+from pairtune.data.json_tables import open_json, open_jsonl
 from pairtune.data.table import Table
-from pairtune.data.text_tables import by_header, open_csv, open_json, open_jsonl, open_tsv
+from pairtune.data.text_tables import by_header, open_csv, open_tsv
 from pairtune.errors import UserError
 
+LFS = b"version https://git-lfs"
 HUB = "hub:"  # before the name of a dataset on the hub
 
 
@@ -24,16 +26,25 @@ def open_table(path: Path) -> Table:
     else:
         reader = READERS.get(ending_of(path))
         if reader is None:
-            raise UserError(
-                f"{path}: the ending {path.suffix!r} is not known; give a file that ends in {', '.join(READERS)} "
-                f"(each may be compressed: {', '.join(COMPRESSED)})"
-            )
+            raise UserError(_explain_ending(path))
         if not path.is_file():
             raise UserError(f"{path}: there is no such file")
+        with path.open("rb") as file:
+            if file.read(len(LFS)) == LFS:
+                raise UserError(f"{path}: only a note of Git LFS, in place of the file: git lfs pull brings it")
         table = reader(path)
     if not len(table):
         raise UserError(f"{path}: there are no records in it")
     return table
+
+
+def _explain_ending(path: Path) -> str:
+    if path.suffix.lower() == ".zip":
+        return f"{path}: unpack it, and give the file in it (or call it after that: pairs.csv.zip)"
+    if path.suffix.lower() == ".txt":
+        return f"{path}: is it a table? Then call it .tsv if TABs separate the columns, else .csv"
+    known = f"{', '.join(READERS)} (each may be compressed: {', '.join(COMPRESSED)})"
+    return f"{path}: the ending {ending_of(path)!r} is not known; give a file that ends in {known}"
 
 
 def is_table(path: Path) -> bool:
@@ -90,10 +101,33 @@ def _of_arrow(path: Path, table: Any, splits: tuple[str, ...] | None = None) -> 
     import pyarrow as pa
 
     table.validate(full=True)  # or damaged bytes are read as addresses, and end the process
+    classes = _classes_of(table.schema)
     while any(pa.types.is_struct(field.type) for field in table.schema):
         table = table.flatten()
+
+    def head(name: str, count: int) -> list[Any]:
+        values = table.column(name).slice(0, count).to_pylist()
+        return [_class_name(classes[name], value) for value in values] if name in classes else values
+
     lines = range(1, table.num_rows + 1)
-    return Table(path, tuple(table.column_names), lambda name: table.column(name).to_pylist(), lines, "row", splits=splits)
+    return Table(path, tuple(table.column_names), lambda name: head(name, table.num_rows), lines, "row", splits=splits, head=head)
+
+
+def _classes_of(schema: Any) -> dict[str, list[str]]:
+    """The names of the classes that a Hugging Face dataset numbers in a column, as its files keep them."""
+    try:
+        features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
+        found = {
+            name: one["names"] for name, one in features.items() if isinstance(one, dict) and one.get("_type") == "ClassLabel"
+        }
+        return {name: names for name, names in found.items() if all(isinstance(one, str) for one in names)}
+    except (KeyError, TypeError, ValueError, AttributeError):  # no such note, or not one that datasets wrote
+        return {}
+
+
+def _class_name(names: Sequence[str], number: Any) -> Any:
+    """The name of a class; datasets write −1 where there is none."""
+    return names[number] if isinstance(number, int) and 0 <= number < len(names) else None if number == -1 else number
 
 
 def _open_dataset(path: Path) -> Table:
@@ -101,10 +135,15 @@ def _open_dataset(path: Path) -> Table:
     from datasets import DatasetDict, load_from_disk
 
     if not any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
-        raise UserError(f"{path}: a folder, but not one that datasets' save_to_disk wrote; give a file of pairs")
+        inside = sorted(found for found in path.rglob("*") if found.is_file() and ending_of(found) in READERS)
+        shown = ", ".join(map(str, inside[:3])) + (" …" if len(inside) > 3 else "")
+        cure = f"name the files in it, such as {shown}, or a pattern: '{inside[0].parent}/*{inside[0].suffix}'" if inside else ""
+        raise UserError(f"{path}: a folder, but not one that datasets' save_to_disk wrote; {cure or 'give a file of pairs'}")
     try:
         found = load_from_disk(str(path))
         return _of_splits(path, found) if isinstance(found, DatasetDict) else _of_arrow(path, found.with_format("arrow")[:])
+    except UserError:
+        raise
     except Exception as problem:  # datasets lets through what its reading of JSON, of features and of Arrow raises
         raise UserError(f"{path}: a dataset of save_to_disk that cannot be read ({_first_line(problem)})") from problem
 
@@ -124,6 +163,13 @@ def _of_splits(path: Path, found: Any) -> Table:
     import pyarrow as pa
 
     tables = {name: part.with_format("arrow")[:] for name, part in found.items()}
+    first = next(iter(tables.values())).schema
+    if other := next((name for name, part in tables.items() if part.schema.remove_metadata() != first.remove_metadata()), None):
+        columns = "; ".join(f"{name}: {', '.join(tables[name].schema.names)}" for name in (next(iter(tables)), other))
+        raise UserError(
+            f"{path}: its splits have different columns ({columns}): write them to files of their own, "
+            f"and give --train, --dev, --test"
+        )
     splits = tuple(name for name, part in tables.items() for _ in range(part.num_rows))
     return _of_arrow(path, pa.concat_tables(tables.values()), splits)
 
@@ -147,6 +193,14 @@ def _open_xlsx(path: Path) -> Table:
     except Exception as problem:  # openpyxl lets through what zipfile, its XML parser and its own checks raise
         raise UserError(f"{path}: not a readable .xlsx file ({problem})") from problem
     kept = [(row, line) for line, row in enumerate(found, start=1) if any(map(str.strip, row))]
+    if len(kept) < 2 and len(book.worksheets) > 1:
+        names = ", ".join(repr(one.title) for one in book.worksheets)
+        raise UserError(
+            f"{path}: no records in the sheet {sheet.title!r}, which is the first of {names}: put the one with pairs first"
+        )
+    if kept:  # columns that have no name and no value are none
+        used = [place for place in range(len(kept[0][0])) if any(len(row) > place and row[place].strip() for row, _ in kept)]
+        kept = [([row[place] if place < len(row) else "" for place in used], line) for row, line in kept]
     others = (f"read the sheet {sheet.title!r}, the first of {len(book.worksheets)}",) if len(book.worksheets) > 1 else ()
     return by_header(path, [row for row, _ in kept], [line for _, line in kept], others, unit="row")
 
@@ -155,6 +209,7 @@ READERS: dict[str, Callable[[Path], Table]] = {
     ".csv": open_csv,
     ".tsv": open_tsv,
     ".jsonl": open_jsonl,
+    ".ndjson": open_jsonl,
     ".json": open_json,
     ".parquet": _open_parquet,
     ".arrow": _open_arrow,
@@ -163,11 +218,18 @@ READERS: dict[str, Callable[[Path], Table]] = {
 }
 
 
+def check_target(path: Path) -> None:
+    """Refuse a name that no table can be written to: before the work, not after it."""
+    if path.suffix.lower() not in WRITERS:
+        raise UserError(f"{path}: tables are written as {', '.join(WRITERS)}; give a name that ends so")
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; give the name of a file")
+
+
 def write_table(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     """The columns as a .csv, .tsv, .jsonl or .parquet file, whole."""
-    writer = WRITERS.get(path.suffix.lower())
-    if writer is None:
-        raise UserError(f"{path}: tables are written as {', '.join(WRITERS)}; give a name that ends so")
+    check_target(path)
+    writer = WRITERS[path.suffix.lower()]
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{path.name}.part")
     writer(aside, columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -14,12 +15,13 @@ from pairtune.data.files import read_lines
 from pairtune.data.formats import is_table, open_table, stem_of
 from pairtune.data.pairs import Kind, PairSet, Task
 from pairtune.data.profile import check_kind, metrics_of, see_kind
-from pairtune.data.records import Files, Records, collect_records, join_records, open_tables
+from pairtune.data.records import Files, Records, choose_splits, collect_records, join_records, leave_out, open_tables
 from pairtune.data.roles import Roles, find_roles, plain_name
 from pairtune.data.splits import distinct, fold, split_by_key
-from pairtune.data.table import Table, rescale
+from pairtune.data.table import Grades, Table, is_empty, rescale
 from pairtune.errors import UserError
 from pairtune.ordering.order import number_texts
+from pairtune.progress import say
 
 SPLITS = ("train", "dev", "test")
 NO_TEXTS = {"nan", "NaN", "NULL", "null", "None", "NA", "N/A", "#N/A"}
@@ -39,6 +41,9 @@ def read_pairs(
     negatives: Sequence[str] | None = None,
     corpus: Files | None = None,
     kind: str | None = None,
+    grades: Grades | None = None,
+    skip_empty: bool = False,
+    hub_split: Mapping[str, str] | None = None,
     seed: int = 0,
 ) -> Task:
     """A task from files of pairs: .csv, .tsv, .jsonl, .json, .parquet, .arrow, .xlsx, or folders of `save_to_disk`.
@@ -52,29 +57,44 @@ def read_pairs(
     label: False if the pairs have none. group: a column of names; pairs of the same group stay in one split.
     split_column: a column that says train, dev (validation) or test of each pair.
     corpus: a file of texts; positives are searched in it. kind: overrides the one seen from labels and left texts.
+    grades: what a label is worth, such as {"exact": 1, "partial": 0.5}; None leaves its pairs out. skip_empty: leave out pairs
+    that lack a text or their label. hub_split: which splits of a dataset are train, dev and test: {"test": "validation_matched"}.
     """
     given = {name: files for name, files in zip(SPLITS, (train, dev, test), strict=True) if files is not None}
     if not given:
         raise UserError("no pairs: give at least one file, such as read_pairs(train='pairs.csv')")
     if (folder := _find_collection(given)) is not None:
-        if {left, right, label, group, split_column, negatives, corpus, kind} != {None}:
+        if {left, right, label, group, split_column, negatives, corpus, kind} != {None} or grades or skip_empty or hub_split:
             raise UserError(f"{folder} is a collection, which names its own texts and splits: give no options about columns")
         return read_collection(folder, seed)
     tables = {name: open_tables(files) for name, files in given.items()}
+    if hub_split:
+        tables = {name: [choose_splits(table, _check_parts(hub_split)) for table in found] for name, found in tables.items()}
     first = next(iter(tables.values()))[0]
     split: str | Literal[False] | None = split_column
     if split_column is None and len(tables) > 1:
         split = False  # the files say it already
     roles, said = find_roles(first, left=left, right=right, label=label, group=group, split=split, negatives=negatives)
-    parts = {name: collect_records(found, roles) for name, found in tables.items()}
+    if grades or skip_empty:
+        tables = {
+            name: [leave_out(table, roles, grades or {}, skip_empty=skip_empty) for table in found]
+            for name, found in tables.items()
+        }
+    parts = {name: collect_records(found, roles, grades) for name, found in tables.items()}
     notes = [f"{table.path.name}: {note}" for found in tables.values() for table in found for note in table.notes] + list(said)
-    notes += [said for name, part in parts.items() for said in _doubt_texts(part)]
+    notes += [said for part in parts.values() for said in _doubt_texts(part)]
     pairs, which, remarks = _put_together(parts, roles, seed, str(first.path))
     if kind is None:
         _refuse_classes(pairs, roles, str(first.path))
     task = _make_task(pairs, which, check_kind(kind), corpus, roles, str(first.path))
     sizes = _say_splits(task, parts, roles)
     return replace(task, name=stem_of(first.path), notes=(*notes, *remarks, *task.notes, *sizes), source=str(first.path))
+
+
+def _check_parts(hub_split: Mapping[str, str]) -> Mapping[str, str]:
+    if unknown := next((part for part in hub_split if part not in SPLITS), None):
+        raise UserError(f"hub_split: {unknown!r} is none of {', '.join(SPLITS)}; say for example test=validation_matched")
+    return hub_split
 
 
 def _find_collection(given: Mapping[str, Files]) -> Path | None:
@@ -111,7 +131,12 @@ def read_texts(path: Path | str, column: str | None = None) -> list[str]:
     path = Path(path)
     if is_table(path):
         table = open_table(path)
-        return table.texts(column or _text_column(table))
+        name = column or _text_column(table)
+        kept = [record for record, value in enumerate(table.column(name)) if not is_empty(value)]
+        if 0 < len(kept) < len(table):
+            say(f"{path}: {len(table) - len(kept):,} of {len(table):,} texts are empty, and left out")
+            table = table.take(kept, "")
+        return table.texts(name)
     texts = [text.strip() for _, text in read_lines(path)]
     if not texts:
         raise UserError(f"{path}: the file is empty; expected one text per line")
@@ -119,12 +144,13 @@ def read_texts(path: Path | str, column: str | None = None) -> list[str]:
 
 
 def _text_column(table: Table) -> str:
-    names = [name for name in CORPUS_COLUMNS if name in table.names] or (list(table.names) if len(table.names) == 1 else [])
+    plain = {plain_name(name): name for name in reversed(table.names)}
+    names = [plain[name] for name in CORPUS_COLUMNS if name in plain] or (list(table.names) if len(table.names) == 1 else [])
     if not names:
         shown = ", ".join(table.names)
         raise UserError(
             f"{table.path}: which column holds the texts? The columns are: {shown}; "
-            f"say --column NAME (search, serve), or name it text"
+            f"say --column NAME (search, serve), or call it text"
         )
     return names[0]
 
@@ -142,8 +168,11 @@ def _put_together(parts: Mapping[str, Records], roles: Roles, seed: int, origin:
     missing = [place for place in (1, 2) if not (which == place).any()]
     if missing and (which == 0).any():
         rows = np.flatnonzero(which == 0)
-        names = records.group or pairs.query.tolist()
-        drawn = split_by_key([names[row] for row in rows], seed, origin)
+        names, what = pairs.query.tolist(), "left texts"
+        if records.group is not None:  # a pair of no group is one by itself, or all of those would be one group
+            names = [f"group {group}" if group else left for group, left in zip(records.group, names, strict=True)]
+            what = f"groups in column {roles.group!r}"
+        drawn = split_by_key([names[row] for row in rows], seed, origin, what)
         which[rows] = np.where(np.isin(drawn, missing), drawn, 0)
     return pairs, which, remarks
 
@@ -162,6 +191,9 @@ def _label(records: Records, roles: Roles, origin: str) -> tuple[PairSet, list[s
         return PairSet.of(records.left, records.right, query=query, negatives=records.negatives), [said]
     scaled = rescale(records.grade, records.where)
     pairs = PairSet.of(records.left, records.right, scaled.label, query=query, grade=scaled.grade, negatives=records.negatives)
+    if set(scaled.grade.tolist()) == {0, 1, 2}:
+        note = "; if they are classes and no grades, say so, as in --grade 0=1 --grade 1=0 --grade 2=0"
+        scaled = replace(scaled, note=scaled.note + note)
     none = "" if (scaled.label > 0.5).any() else "no label lies above 0.5: no pair counts as positive"
     return pairs, [*filter(None, (scaled.note, none)), *_repetitions(pairs)]
 
@@ -172,16 +204,15 @@ def _refuse_classes(pairs: PairSet, roles: Roles, origin: str) -> None:
     if roles.label and sides == ("premise", "hypothesis") and set(pairs.grade.tolist()) == {0, 1, 2}:
         raise UserError(
             f"{origin}: the labels of premise and hypothesis are 0, 1 and 2, usually entailment, neutral and contradiction, "
-            f"and no grades: write 1 for a pair that goes together and 0 for one that does not, "
-            f"or give --kind regression if 2 is the best"
+            f"and no grades: --grade 0=1 --grade 1=0 --grade 2=0 makes them labels, or --kind regression if 2 is the best"
         )
 
 
 def _doubt_texts(records: Records) -> list[str]:
     """Texts that a program may have written for a missing one."""
-    found = [row for row, both in enumerate(zip(records.left, records.right, strict=True)) if NO_TEXTS.intersection(both)]
-    if not found:
+    if NO_TEXTS.isdisjoint(records.left) and NO_TEXTS.isdisjoint(records.right):
         return []
+    found = [row for row, both in enumerate(zip(records.left, records.right, strict=True)) if NO_TEXTS.intersection(both)]
     shown = next(text for text in (records.left[found[0]], records.right[found[0]]) if text in NO_TEXTS)
     return [f"{len(found):,} pairs have a text such as {shown!r} ({records.where(found[0])}): leave them out if it was missing"]
 
@@ -213,8 +244,17 @@ def _make_task(pairs: PairSet, which: np.ndarray, kind: Kind | None, corpus: Fil
     metrics = metrics_of(seen, pairs)
     if seen == "classification" and not len(parts["dev"]):
         metrics = tuple(name for name in metrics if name != "F1")  # there is no dev to choose its threshold on
-    notes = (f"{seen}: {reason}", *_say_corpus(parts, texts))
+    notes = (f"{seen}: {reason}", *_say_corpus(parts, texts), *_doubt_sides(pairs, seen, texts))
     return Task("", seen, parts["train"], parts["dev"], parts["test"], metrics[0], metrics, notes=notes)
+
+
+def _doubt_sides(pairs: PairSet, kind: Kind, corpus: Sequence[str]) -> list[str]:
+    """Sides that say nothing: one right text for all pairs, or the left text again."""
+    if kind == "retrieval" and len({*pairs.right, *corpus, *chain.from_iterable(pairs.negatives or ())}) == 1 < len(pairs):
+        shown = repr(pairs.right[0][:40])
+        return [f"all right texts are the same, {shown}, so every search finds it: is it the right column? If so, give a corpus"]
+    same = sum(left == right for left, right in zip(pairs.left, pairs.right, strict=True))
+    return [f"{same:,} of {len(pairs):,} pairs have the same text on both sides"] if 2 * same > len(pairs) else []
 
 
 def _part(pairs: PairSet, kind: Kind, corpus: Sequence[str]) -> PairSet:
@@ -242,11 +282,13 @@ def _say_splits(task: Task, parts: Mapping[str, Records], roles: Roles) -> list[
     """How many pairs each split has, where it came from, and what it has in common with train."""
     sizes = ", ".join(f"{len(task.split(name)):,} {name}" for name in SPLITS if len(task.split(name)))
     by = f"group ({roles.group})" if roles.group else "left text"
-    given = any(part.split is not None for part in parts.values())
-    missing = [name for name in SPLITS if name not in parts and len(task.split(name))]
-    if missing and not given and not roles.group and set(parts) == {"train"}:
+    given = {*parts, *(name for part in parts.values() for name in part.split or ())}
+    missing = [name for name in SPLITS if name not in given and len(task.split(name))]
+    if missing and not roles.group and given == {"train"}:
         return [f"split by left text: {sizes}"]  # which keeps them apart
-    said = [f"split by {by}: {sizes}" if missing and not given else f"as given: {sizes}"]
+    said = [f"split by {by}: {sizes}" if missing else f"as given: {sizes}"]
+    if empty := sum(not group for part in parts.values() for group in part.group or ()):
+        said.append(f"{empty:,} pairs have no group, and are split by left text")
     return said + [note for name in ("dev", "test") for note in _overlap(task.train, task.split(name), name)]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from glob import glob, has_magic
 from itertools import chain
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 from pairtune.data.formats import HUB, open_hub, open_table
 from pairtune.data.roles import LABELS, SPLIT_NAMES, Roles, plain_name
-from pairtune.data.table import Table
+from pairtune.data.table import Grades, Table, grade_of, is_empty, is_missing
 from pairtune.errors import UserError
 from pairtune.progress import say
 
@@ -64,10 +64,12 @@ def unfold(table: Table) -> Table:
     name = min(names, key=lambda one: LISTS[plain_name(one)] != "positive")  # beside positives, answers are a few words each
     lists = table.read(name)
     for record, found in enumerate(lists):
-        if not isinstance(found, list) or not found:
+        if not isinstance(found, list):
             raise UserError(
                 f"{table.where(record)}: column {name!r} holds {str(found)[:40]}, expected a list of texts; leave it out"
             )
+    if not any(lists):
+        raise UserError(f"{table.path}: all lists in column {name!r} are empty: there are no pairs")
     right = LISTS[plain_name(name)]
     records = [record for record, found in enumerate(lists) for _ in found]
     values = [value for found in lists for value in found]
@@ -80,7 +82,9 @@ def unfold(table: Table) -> Table:
         whole = table.read(other)
         return [whole[record] for record in records]
 
-    notes = (*table.notes, f"{len(values):,} pairs from the lists in column {name!r}")
+    bare = sum(not found for found in lists)
+    without = f"; {bare:,} of {len(lists):,} records have an empty list, and give none" if bare else ""
+    notes = (*table.notes, f"{len(values):,} pairs from the lists in column {name!r}{without}")
     lines = [table.lines[record] for record in records]
     splits = None if table.splits is None else tuple(table.splits[record] for record in records)
     return Table(table.path, (*others, *columns), read, lines, table.unit, notes, splits)
@@ -98,7 +102,8 @@ def _fields(table: Table, name: str, values: Sequence[Any], records: Sequence[in
     right = LISTS[plain_name(name)]
     keys = values[0].keys()
     text = next((key for key in keys if plain_name(key) in TEXTS), None)
-    label = next((key for key in keys if plain_name(key) in LABELS), None)
+    rated = right != "positive"  # the scores of texts that are all right are those of whoever found them
+    label = next((key for key in keys if plain_name(key) in LABELS), None) if rated else None
     if text is None:
         raise UserError(f"{table.where(0)}: the objects in {name!r} have the keys {', '.join(keys)}; call the text {TEXTS[0]!r}")
     for value, record in zip(values, records, strict=True):
@@ -122,9 +127,40 @@ def _expand(name: str) -> list[Path]:
     return found
 
 
-def collect_records(tables: Sequence[Table], roles: Roles) -> Records:
+def leave_out(table: Table, roles: Roles, grades: Grades, *, skip_empty: bool) -> Table:
+    """The table without pairs whose label is said to be out, and, if asked, without those that lack a text or the label."""
+    out = [False] * len(table)
+    if roles.label and None in grades.values():
+        out = [grade_of(value, grades) is None for value in table.column(roles.label)]
+    if skip_empty:
+        texts = (table.column(name) for name in (roles.left, roles.right))
+        out = [one or any(map(is_empty, both)) for one, *both in zip(out, *texts, strict=True)]
+        labels = table.column(roles.label) if roles.label else [1] * len(table)
+        out = [one or is_missing(grade_of(label, grades)) for one, label in zip(out, labels, strict=True)]
+    if not any(out):
+        return table
+    kept = [record for record, left_out in enumerate(out) if not left_out]
+    if not kept:
+        raise UserError(f"{table.path}: no pair is left: each lacks a text or its label, or is left out")
+    return table.take(kept, f"{len(table) - len(kept):,} of {len(table):,} pairs are left out, as asked")
+
+
+def choose_splits(table: Table, chosen: Mapping[str, str]) -> Table:
+    """The records of the named splits alone, as train, dev and test. chosen: for each of these, its name in a dataset."""
+    if table.splits is None:
+        raise UserError(f"{table.path}: --hub-split is about datasets with named splits, and this is none: leave it out")
+    known = list(dict.fromkeys(table.splits))
+    if unknown := next((name for name in chosen.values() if name not in known), None):
+        raise UserError(f"{table.path}: no split {unknown!r}; the splits are: {', '.join(known)}")
+    parts = {name: part for part, name in chosen.items()}
+    taken = table.take([record for record, name in enumerate(table.splits) if name in parts], "")
+    used = ", ".join(f"{part} is {name!r}" for part, name in chosen.items())
+    return replace(taken, splits=tuple(parts[name] for name in taken.splits or ()), notes=(*table.notes, f"splits: {used}"))
+
+
+def collect_records(tables: Sequence[Table], roles: Roles, grades: Grades | None = None) -> Records:
     """The pairs of the tables, one after the other."""
-    return join_records([_read_one(table, roles) for table in tables])
+    return join_records([_read_one(table, roles, grades or {}) for table in tables])
 
 
 def join_records(parts: Sequence[Records]) -> Records:
@@ -146,15 +182,15 @@ def join_records(parts: Sequence[Records]) -> Records:
     return Records(where=where, **{name: joined(name) for name in names})  # type: ignore[arg-type]
 
 
-def _read_one(table: Table, roles: Roles) -> Records:
+def _read_one(table: Table, roles: Roles, grades: Grades) -> Records:
     for name in roles.named:
         table.need(name)
     return Records(
         table.texts(roles.left),
         table.texts(roles.right),
         table.where,
-        grade=table.numbers(roles.label) if roles.label else None,
-        group=[str(value) for value in table.column(roles.group)] if roles.group else None,
+        grade=table.numbers(roles.label, grades) if roles.label else None,
+        group=["" if is_empty(value) else str(value) for value in table.column(roles.group)] if roles.group else None,
         split=_read_splits(table, roles.split),
         negatives=_read_negatives(table, roles.negatives),
     )
@@ -169,7 +205,7 @@ def _read_splits(table: Table, column: str | None) -> list[str] | None:
         place = found.index("")
         raise UserError(
             f"{table.where(place)}: the split is {str(values[place])!r}; known names: {', '.join(SPLIT_NAMES)}"
-            + ("; leave out the pairs that belong to none" if column else "")
+            + ("; leave out the pairs that belong to none" if column else "; say which is which, as in --hub-split test=NAME")
         )
     return found
 
@@ -200,7 +236,8 @@ def _read_lists(table: Table, name: str, found: Sequence[list]) -> list[tuple[st
     for place, values in enumerate(lists):
         if not values or not all(isinstance(text, str) and text.strip() for text in values):
             raise UserError(
-                f"{table.where(place)}: column {name!r} holds {values!r}, expected a list of texts; leave the pair out"
+                f"{table.where(place)}: column {name!r} holds {values!r}, expected a list of texts; leave the pair out, "
+                f"or the column: --no-negatives"
             )
     used, most = len(lists[shortest]), max(map(len, lists))
     if used < most:

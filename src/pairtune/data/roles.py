@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pairtune.data.table import Table, read_number
+from pairtune.data.table import BAD, GOOD, WORDS, Table, quote, read_number
 from pairtune.errors import UserError
 
 SIDES = (  # the first that a table has both of
@@ -55,11 +55,18 @@ LABELS = (
     "relatedness",
 )
 RATINGS = re.compile(  # names that people give to labels, with more words before or after
-    r"(label|score|rating|stars?|similarity|relevance|relevant|relatedness|grade|gold|judge?ments?|duplicate|verdict)s?$"
+    r"(label|score|rating|stars?|similarity|relevance|relevant|relevancy|relatedness|grade|gold|judge?ments?|duplicate|verdict|esci"
+    r"|class|choice|annotation|correct|truth|confidence|probability|logit|percent|percentage|pct|rank|ranking)s?$"
 )
+RANKS = re.compile(r"(rank|ranking|position|place|platz|rang)$")  # names of numbers that are lowest for the best
 NEGATIVES = re.compile(r"(hard)?neg(ative)?s?(passages|ctxs)?\d*")
 SCORES = re.compile(r"(left|right|(hard)?negatives?\d*)score")  # as `pairtune mine` writes them
-SPLIT_NAMES = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "val": "dev", "test": "test"}
+SPLIT_NAMES = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("dev", "validation", "valid", "val", "eval", "evaluation", "development"), "dev"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+LABEL_WORDS = {*GOOD, *BAD, "contradiction"} - {"positive", "negative", "match"}
 MOST_GRADES = 11  # 0 to 10: an unnamed column with more different numbers is no scale
 PEEK = 2000  # records that are looked at for forgotten labels
 
@@ -109,17 +116,24 @@ def find_roles(
     roles = Roles(*sides, label=labels or None, group=group, split=named or None, negatives=found)
     if label is None and labels is None:
         _ask_for_labels(table, others)
+    if roles.label:
+        _refuse_ranks(table, roles.label)
     taken = () if split or not named else (f"splits from column {named!r}",)
     return roles, (*_say(roles, left, right, label, negatives), *taken)
 
 
 def _names_splits(table: Table, name: str) -> bool:
-    """A column that says train, dev or test of every record; one that is not called split must name two of them."""
-    values = _all(table, name)
-    if not values or str(values[0]).strip().lower() not in SPLIT_NAMES:
+    """A column that says train, dev or test of every record, or is called split and says it of most.
+
+    One that is not called split must name two of them. What is wrong in one that is called so is refused later, with its line.
+    """
+    seen = [SPLIT_NAMES.get(str(value).strip().lower()) for value in _peek(table, name)]
+    if plain_name(name) == "split":
+        return 2 * seen.count(None) < len(seen)
+    if None in seen:
         return False
-    found = {SPLIT_NAMES.get(str(value).strip().lower()) for value in values}
-    return None not in found and (plain_name(name) == "split" or len(found) > 1)
+    found = {SPLIT_NAMES.get(str(value).strip().lower()) for value in _all(table, name)}
+    return None not in found and len(found) > 1
 
 
 def _find_sides(names: Sequence[str], left: str | None, right: str | None) -> tuple[str, str] | None:
@@ -160,22 +174,24 @@ def _explain(table: Table, left: str | None, right: str | None) -> str:
     if len(table.names) < 2:
         sign = next((sign for sign in ",;|\t" if sign in shown), "")
         cure = f"; if {sign!r} separates them, call the file .csv" if sign else ""
+        if isinstance(next(iter(_peek(table, table.names[0])), None), list):
+            cure = ", which holds lists: write one record for each pair of texts, in two columns"
         return f"{table.path}: a pair needs two columns, and there is one: {shown}{cure}"
+    if "" in map(str.strip, table.names):
+        return (
+            f"{table.path}: the first line names only some of the {len(table.names)} columns ({shown[:120]}): "
+            f"delete what stands above the names, and name every column"
+        )
     if any(len(name.split()) > 3 or re.fullmatch(r"[\d.,+-]+", name) for name in table.names):
         return (
             f"{table.path}: the first line seems to be a pair, not the names of the columns ({shown[:120]}): "
-            f"add a header line such as left,right"
+            f"add a header line that names the {len(table.names)} columns, such as left and right, separated as the others are"
         )
-    example = " ".join(f"--{side} {_quote(name)}" for side, name in zip(("left", "right"), names, strict=False))
-    example = example if len(missing) == 2 else missing[0].replace("COLUMN", _quote(names[0]))
+    example = " ".join(f"--{side} {quote(name)}" for side, name in zip(("left", "right"), names, strict=False))
+    example = example if len(missing) == 2 else missing[0].replace("COLUMN", quote(names[0]))
     lists = [name for name in names if any(isinstance(value, list) for value in _peek(table, name))]
     pairs = f"; {', '.join(lists)} holds lists: write one record for each pair of texts" if lists else ""
     return f"{table.path}: which columns are the two texts? The columns are: {shown}; say for example {example}{pairs}"
-
-
-def _quote(name: str) -> str:
-    """A name as a shell takes it."""
-    return f'"{name}"' if re.search(r"\s", name) else name
 
 
 def _unlike_texts(values: Sequence[Any]) -> int:
@@ -194,30 +210,57 @@ def _ask_for_labels(table: Table, others: Sequence[str]) -> None:
         values = _peek(table, name)
         if _look_like_labels(values) or (RATINGS.search(plain_name(name)) and _look_like_ratings(values)):
             raise UserError(
-                f"{table.path}: column {name!r} looks like labels: --label {_quote(name)}, or --no-label if it is something else"
+                f"{table.path}: column {name!r} looks like labels: --label {quote(name)}, or --no-label if it is something else"
             )
 
 
+def _refuse_ranks(table: Table, name: str) -> None:
+    """Refuse whole numbers from 1 on under a name that says that 1 is the best."""
+    numbers = [read_number(value) for value in _peek(table, name)]
+    if RANKS.search(plain_name(name)) and all(number is not None and number >= 1 and number.is_integer() for number in numbers):
+        raise UserError(
+            f"{table.path}: column {name!r} seems to hold ranks, of which 1 is the best, and a label is higher for a better "
+            f"pair: write a grade, or give --no-label; if its highest numbers are the best, call it grade"
+        )
+
+
 def _peek(table: Table, name: str) -> Sequence[Any]:
-    return _all(table, name)[:PEEK]
+    try:
+        return table.begin(name, PEEK)
+    except UserError:  # a key that some records lack
+        return ("",)
 
 
 def _all(table: Table, name: str) -> Sequence[Any]:
     try:
         return table.column(name)
-    except UserError:  # a key that some records lack
+    except UserError:
         return ("",)
 
 
 def _look_like_labels(values: Sequence[Any]) -> bool:
-    """A few different numbers from a usual scale, or truth values, many times each; or fractions from −1 to 1."""
+    """A few different numbers from a usual scale, or truth values, many times each; or fractions from −1 to 1, or to 5.
+
+    Or a few different words, many times each, of which some are those of labels: yes, no and maybe.
+    """
     numbers = {read_number(value) for value in values}
-    if None in numbers or len(numbers) < 2:
-        return False
+    if None in numbers:
+        return _look_like_words(values)
     known = [number for number in numbers if number is not None]
-    if all(-1 <= number <= 1 for number in known) and not all(number.is_integer() for number in known):
-        return True
+    if len(known) < 2:
+        return False
+    if all(-1 <= number <= 5 for number in known) and not all(number.is_integer() for number in known):
+        return min(known) >= 0 or max(known) <= 1
     return len(known) <= MOST_GRADES and 2 * len(known) <= len(values) and all(-1 <= number <= 10 for number in known)
+
+
+def _look_like_words(values: Sequence[Any]) -> bool:
+    """Words that repeat, with both a good and a bad one among them, or one that can be nothing else than a label."""
+    words = {value.strip().lower() for value in values if isinstance(value, str) and value.strip()}
+    if not 2 <= len(words) <= MOST_GRADES or 2 * len(words) > len(values):
+        return False
+    said = {WORDS[word] for word in words & WORDS.keys()}
+    return said == {0.0, 1.0} or bool(words & LABEL_WORDS)
 
 
 def _look_like_ratings(values: Sequence[Any]) -> bool:

@@ -40,6 +40,10 @@ def _read(source: Source) -> Task:
         negatives=source.negatives,
         corpus=list(source.corpus) or None,
         kind=source.kind,
+        split_column=source.split_column,
+        grades={label: None if worth == "out" else worth for label, worth in source.grades.items()} or None,
+        skip_empty=source.skip_empty,
+        hub_split={str(part): name for part, name in source.hub_split.items()} or None,
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from pairtune.cache import reaches_hub
 from pairtune.data.pairs import Kind, PairSet, Task
 from pairtune.errors import UserError
+from pairtune.ordering.order import number_texts
 from pairtune.progress import say
 
 METRICS_OF_KIND: dict[Kind, tuple[str, ...]] = {
@@ -69,13 +70,19 @@ def fold(text: str) -> str:
     >>> fold("  a\\tb  c ")
     'a b c'
     """
-    folded = " ".join(text.split())
-    return text if folded == text else folded  # of a million texts, no second copies
+    if text.isprintable() and "  " not in text and text[:1] != " " != text[-1:]:  # other white space than blanks is not printable
+        return text
+    return " ".join(text.split())
 
 
 def share(key: str) -> float:
     """A number in [0, 1) that depends on the key alone: the same on every machine, in every version of Python."""
-    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64
+    return float(shares([key])[0])
+
+
+def shares(keys: Iterable[str]) -> np.ndarray:
+    """The `share` of each key, (N,)."""
+    return np.frombuffer(b"".join([hashlib.sha256(key.encode()).digest()[:8] for key in keys]), ">u8") / 2**64
 
 
 def in_tenth(keys: Sequence[str]) -> np.ndarray:
@@ -202,15 +209,16 @@ def split_by_left(left: Sequence[str], seed: int, origin: str = "the data") -> n
     return split_by_key([fold(text) for text in left], seed, origin)
 
 
-def split_by_key(keys: Sequence[str], seed: int, origin: str) -> np.ndarray:
-    """`split_by_left` by names that need no folding."""
-    at = {key: share(f"{seed}\n{key}") for key in set(keys)}
+def split_by_key(keys: Sequence[str], seed: int, origin: str, what: str = "left texts") -> np.ndarray:
+    """`split_by_left` by names that need no folding. what: they are, in words."""
+    names, row = number_texts(keys)
+    at = shares(f"{seed}\n{key}" for key in names)
     if len(at) < FEWEST_LEFT:
         raise UserError(
-            f"{origin}: {len(at)} different left texts, and the split into train, dev and test is by left text: "
-            f"give at least {FEWEST_LEFT}, or swap left and right"
+            f"{origin}: {len(at)} different {what}, by which train, dev and test are split: give at least {FEWEST_LEFT}, "
+            f"{'or swap left and right' if what == 'left texts' else 'or give splits of your own (--train, --dev, --test)'}"
         )
     if len(at) < FEW_LEFT:
         held_out = len(at) // 10  # the highest hashes are test and the next dev, as with many texts
-        at = {key: 1 - (place + 0.5) / (10 * held_out) for place, key in enumerate(sorted(at, key=at.__getitem__, reverse=True))}
-    return np.array([0 if at[key] < 0.8 else 1 if at[key] < 0.9 else 2 for key in keys])
+        at[np.argsort(-at)] = 1 - (np.arange(len(at)) + 0.5) / (10 * held_out)
+    return np.digitize(at, (0.8, 0.9))[row]

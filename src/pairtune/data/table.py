@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from difflib import get_close_matches
 from functools import partial
@@ -16,6 +16,8 @@ import numpy as np
 
 from pairtune.errors import UserError
 
+Grades = Mapping[str, float | None]  # what a label is worth, by how it is written; None: its pairs are left out
+
 
 @dataclass(frozen=True)
 class Table:
@@ -23,6 +25,7 @@ class Table:
 
     names: in file order. read: the values of a column. lines: where each record begins; unit: line, or row where there are none.
     notes: what a user should know of how it was read. splits: for each record the name of its split, where the source has any.
+    head: the first values of a column, where that is quicker than reading all.
     """
 
     path: Path
@@ -32,6 +35,7 @@ class Table:
     unit: str = "line"
     notes: tuple[str, ...] = ()
     splits: tuple[str, ...] | None = None
+    head: Callable[[str, int], Sequence[Any]] | None = None
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -44,6 +48,11 @@ class Table:
         """The values of a column; it must be there, once."""
         self.need(name)
         return list(self.read(name))
+
+    def begin(self, name: str, count: int) -> Sequence[Any]:
+        """The first values of a column."""
+        self.need(name)
+        return self.head(name, count) if self.head else self.read(name)[:count]
 
     def need(self, name: str) -> None:
         """Refuse a column that is not there, or more than once."""
@@ -63,23 +72,56 @@ class Table:
                         f"write all of them with a %, or none"
                     )
 
+    def take(self, records: Sequence[int], note: str) -> Table:
+        """The table with these records alone, and what to say of it."""
+
+        def read(name: str) -> list[Any]:
+            values = self.read(name)
+            return [values[record] for record in records]
+
+        splits = None if self.splits is None else tuple(self.splits[record] for record in records)
+        lines = [self.lines[record] for record in records]
+        return replace(self, read=read, head=None, lines=lines, splits=splits, notes=(*self.notes, note))
+
+    def _refuse_words(self, name: str, values: Sequence[Any]) -> None:
+        """Name all labels, where some are words that say nothing of how well the texts go together."""
+        record = next((record for record, value in enumerate(values) if _is_word(value)), None)
+        if record is None:
+            return
+        known = sorted({str(value) for value in values if not is_empty(value)})
+        shown = ", ".join(map(repr, known)) if len(known) <= MOST_WORDS else f"{len(known):,} different texts"
+        worth = {word: f"{WORDS[word.lower()]:g}" if word.lower() in WORDS else "N" for word in known[:3]}
+        example = " ".join(f"--grade {quote(word)}={value}" for word, value in worth.items())
+        cure = f"say what each is worth: {example} and so on, higher for better pairs; =out leaves its pairs out"
+        cure = cure if len(known) <= MOST_WORDS else "these are no labels"
+        raise UserError(
+            f"{self.where(record)}: the label is {values[record]!r}, expected a number, a percentage, true/false, yes/no or "
+            f"duplicate/different. Column {name!r} holds {shown}: {cure}; or name another column with "
+            f"--label, or give --no-label"
+        )
+
     def texts(self, name: str) -> list[str]:
         """A column of texts; none may be empty."""
         values = self.column(name)
         if not _all_texts(values):
             for record, value in enumerate(values):
+                if is_empty(value):
+                    raise UserError(f"{self.where(record)}: column {name!r} is empty{_say_more(values[record + 1 :])}")
                 _check_text(value, name, self.where(record))
         return values
 
-    def numbers(self, name: str) -> list[float]:
-        """A column of labels as numbers."""
+    def numbers(self, name: str, grades: Grades | None = None) -> list[float]:
+        """A column of labels as numbers. grades: what a word is worth."""
         values = self.column(name)
+        if grades:
+            values = [grade_of(value, grades) for value in values]
         try:
             quick = np.array([float(value) for value in values])
         except (TypeError, ValueError, OverflowError):
             quick = np.array([np.nan])
         if np.isfinite(quick).all():
             return quick.tolist()
+        self._refuse_words(name, values)
         self._refuse_mixed_percentages(values)
         commas = any(isinstance(value, str) and re.match(CLEAR_COMMA, value.strip()) for value in values)
         return [parse_label(value, partial(self.where, record), commas) for record, value in enumerate(values)]
@@ -96,12 +138,47 @@ def _all_texts(values: Sequence[Any]) -> bool:
     return True
 
 
+def is_empty(value: Any) -> bool:
+    """Whether nothing was written: no value, or white space."""
+    return value is None or value != value or (isinstance(value, str) and not value.strip())
+
+
+def _say_more(values: Sequence[Any]) -> str:
+    more = sum(map(is_empty, values))
+    others = f", and so are {more:,} more" if more else ""
+    return f"{others}; fill it in, or leave such pairs out: --skip-empty"
+
+
+def _is_word(value: Any) -> bool:
+    """A label that no number can be read from, and that is not missing."""
+    return isinstance(value, str) and not is_missing(value) and not re.search(r"\d", value) and read_number(value) is None
+
+
+def is_missing(label: Any) -> bool:
+    """Whether there is no label, or a word such as n/a in its place."""
+    return is_empty(label) or (isinstance(label, str) and label.strip().lower() in MISSING)
+
+
+def quote(name: str) -> str:
+    """A name as a shell takes it."""
+    return f'"{name}"' if re.search(r"\s", name) else name
+
+
+def grade_of(value: Any, grades: Grades) -> Any:
+    """What a label is worth, where that was said; otherwise the label.
+
+    >>> [grade_of(value, {"E": 1.0, "2": None}) for value in (" e ", 2.0, "3")]
+    [1.0, None, '3']
+    """
+    text = f"{value:g}" if isinstance(value, float) else str(value).strip()
+    found = {word.strip().lower(): grade for word, grade in grades.items()}
+    return found.get(text.lower(), value)
+
+
 def _check_text(value: Any, name: str, where: str) -> None:
     if not isinstance(value, str):
         cure = "; write one record for each pair of texts" if isinstance(value, (list, dict)) else ""
         raise UserError(f"{where}: column {name!r} holds {_shorten(repr(value))}, expected a text{cure}")
-    if not value.strip():
-        raise UserError(f"{where}: column {name!r} is empty; fill it in or leave the pair out")
     try:
         value.encode()
     except UnicodeEncodeError as problem:
@@ -126,10 +203,13 @@ def _hint(names: Sequence[str], name: str) -> str:
     return f"; did you mean {near[0]}?" if near else " (the first line must name the columns)"
 
 
-GOOD = ("true", "t", "yes", "y", "duplicate", "same", "match", "relevant", "positive", "paraphrase", "equivalent", "similar")
-BAD = ("false", "f", "no", "n", "different", "irrelevant", "negative", "dissimilar")
-NOT_GOOD = [f"{sign}{gap}{word}" for word in GOOD[4:] for sign in ("not", "non", "no") for gap in (" ", "")]
-WORDS = {**dict.fromkeys(GOOD, 1.0), **dict.fromkeys((*BAD, *NOT_GOOD), 0.0)}
+GOOD = ("duplicate", "same", "match", "relevant", "positive", "paraphrase", "equivalent", "similar", "entailment")
+BAD = ("different", "irrelevant", "negative", "dissimilar", "unrelated")
+NOT_GOOD = [f"{sign}{gap}{word}" for word in GOOD for sign in ("not", "non", "no") for gap in (" ", "")]
+YES = ("true", "t", "yes", "y", "ja", "wahr", "oui", "vrai", "sí", "si", "sì", "sim", "да", "是", "はい")
+NO = ("false", "f", "no", "n", "nein", "falsch", "non", "faux", "não", "нет", "否", "いいえ")
+WORDS = {**dict.fromkeys((*YES, *GOOD), 1.0), **dict.fromkeys((*NO, *BAD, *NOT_GOOD), 0.0)}
+MOST_WORDS = 12  # different labels that a message names
 MISSING = ("", "na", "n/a", "nan", "null", "none", "-")
 CLEAR_COMMA = r"^[+-]?(0,\d+|\d+,(\d{1,2}|\d{4,}))$"  # 0,75 as spreadsheets of many countries write it
 UNCLEAR_COMMA = r"^[+-]?\d+,\d{3}$"  # 1,000 may be a thousand
@@ -165,7 +245,7 @@ def parse_label(value: object, where: Callable[[], str], commas: bool = False) -
     if number is not None and math.isfinite(number):
         return number
     if value is None or str(value).strip().lower() in MISSING:
-        raise UserError(f"{where()}: the label is missing ({value!r}); fill it in or leave the pair out")
+        raise UserError(f"{where()}: the label is missing ({value!r}); fill it in, or leave such pairs out: --skip-empty")
     if number is not None:
         raise UserError(f"{where()}: the label is {number}, expected a finite number; fill it in or leave the pair out")
     if re.match(UNCLEAR_COMMA, str(value).strip()):

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pairtune.data.files import cut_fields, decode, read_bytes, split_lines
+from pairtune.data.files import cut_fields, decode, read_bytes
 from pairtune.data.table import Table
 from pairtune.errors import UserError
 
-SEEN_KEYS = 10_000  # records that are asked for their keys
 BLOCK = 2**25  # bytes that Arrow parses at a time; a longer record is read by Python
-QUOTE, LINE_FEED, RETURN, BRACE = (ord(sign) for sign in '"\n\r{')
+QUOTE, LINE_FEED, RETURN = (ord(sign) for sign in '"\n\r')
+BLANK = r"\A[\s\v\x1c-\x1f\x{85}\pZ]*\z"  # what Python's strip leaves nothing of
 MARK = b"\xef\xbb\xbf"  # of UTF-8
 
 
@@ -58,7 +57,7 @@ class Content:
         import pyarrow as pa
 
         content = read_bytes(path).removeprefix(MARK)
-        ends = pa.array([0, len(content)], pa.int64()).buffers()[1]
+        ends = pa.py_buffer(np.array([0, len(content)], np.int64))  # pa.array would import pandas, which takes its time
         whole = pa.Array.from_buffers(pa.large_string(), 1, [None, ends, pa.py_buffer(content)])
         try:
             whole.validate(full=True)  # a check for UTF-8 that copies nothing
@@ -127,6 +126,7 @@ def _hold_records(column: Any) -> bool:
 def _cut_quickly(content: Content, delimiter: str) -> Any | None:
     """All records as an Arrow table of texts, the header first; None where Python might cut them otherwise."""
     import pyarrow as pa
+    import pyarrow.compute as pc
     from pyarrow import csv as arrow
 
     plain = content.plain
@@ -146,8 +146,8 @@ def _cut_quickly(content: Content, delimiter: str) -> Any | None:
         )
     except (pa.ArrowException, csv.Error):  # records of unequal length, say
         return None
-    blank = [row for row, text in enumerate(found.column(0).to_pylist()) if not text.strip()]
-    return found if not blank else _drop_blank(found, blank)
+    blank = np.flatnonzero(pc.match_substring_regex(found.column(0), BLANK).to_numpy())
+    return found if not len(blank) else _drop_blank(found, blank.tolist())
 
 
 def _is_quoted(content: bytes, delimiter: str) -> bool | None:
@@ -158,7 +158,7 @@ def _is_quoted(content: bytes, delimiter: str) -> bool | None:
     if content.count(b"\r") != content.count(b"\r\n"):
         return None
     signs = np.frombuffer(content, np.uint8)
-    marks = _places(signs, QUOTE)
+    marks = places(signs, QUOTE)
     before = np.where(marks > 0, signs[marks - 1], LINE_FEED)
     begins = np.isin(before, (ord(delimiter), LINE_FEED))
     if not begins.any():
@@ -172,7 +172,7 @@ def _is_quoted(content: bytes, delimiter: str) -> bool | None:
     return True if begins[0] and ends[-1] and opened.all() and closed.all() else None
 
 
-def _places(signs: np.ndarray, sign: int) -> np.ndarray:
+def places(signs: np.ndarray, sign: int) -> np.ndarray:
     """Where a sign stands; block by block, to hold little."""
     blocks = range(0, max(len(signs), 1), BLOCK)
     return np.concatenate([start + np.flatnonzero(signs[start : start + BLOCK] == sign) for start in blocks])
@@ -195,12 +195,11 @@ def _of_columns(
     if not header:
         return by_header(path, [], [], notes)
 
-    def read(name: str) -> list[str]:
-        return found.column(header.index(name)).slice(1).to_pylist()
+    def head(name: str, count: int) -> list[str]:
+        return found.column(header.index(name)).slice(1, count).to_pylist()
 
-    return Table(
-        path, header, read, Lines(found.num_rows - 1, lambda: cut(decode(path, read_bytes(path))[0])[1][1:]), notes=notes
-    )
+    lines = Lines(found.num_rows - 1, lambda: cut(decode(path, read_bytes(path))[0])[1][1:])
+    return Table(path, header, lambda name: head(name, found.num_rows), lines, notes=notes, head=head)
 
 
 def by_header(path: Path, rows: list[list[str]], lines: list[int], notes: Sequence[str] = (), unit: str = "line") -> Table:
@@ -211,8 +210,8 @@ def by_header(path: Path, rows: list[list[str]], lines: list[int], notes: Sequen
     for row, line in zip(rows, lines, strict=True):
         if len(row) != width:
             raise UserError(
-                f"{path} {unit} {line}: {len(row)} fields, but the header has {width}; "
-                f"give every line the same number (quote a text that holds the delimiter)"
+                f"{path} {unit} {line}: {len(row)} fields, but the header has {width} ({', '.join(header)[:60]}); "
+                f"{_explain_width(row, width)}"
             )
 
     def read(name: str) -> list[str]:
@@ -222,130 +221,12 @@ def by_header(path: Path, rows: list[list[str]], lines: list[int], notes: Sequen
     return Table(path, header, read, lines[1:], unit, tuple(notes))
 
 
-def open_jsonl(path: Path) -> Table:
-    """One object per line."""
-    content = Content.of(path)
-    return _read_jsonl_quickly(content) or _read_jsonl(path, *content.text)
-
-
-def open_json(path: Path) -> Table:
-    """A list of objects; or lines, which many call .json too."""
-    content = Content.of(path)
-    if content.head.lstrip()[:1] == "{" and (quick := _read_jsonl_quickly(content)) is not None:
-        return quick
-    text, notes = content.text
-    records = _parse_json(path, text) if text.lstrip()[:1] == "[" else _find_list(text)
-    if records is None:
-        return _read_jsonl(path, text, notes)
-    return _by_key(path, records, range(1, len(records) + 1), "record", notes)
-
-
-def _find_list(text: str) -> list[Any] | None:
-    """The only list of objects in an object that fills a file: `{"version": 1, "data": [{…}, …]}`; None for other files."""
-    try:
-        whole = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    lists = [value for value in whole.values() if isinstance(value, list)] if isinstance(whole, dict) else []
-    return lists[0] if len(lists) == 1 and lists[0] and all(isinstance(one, dict) for one in lists[0]) else None
-
-
-def _read_jsonl(path: Path, text: str, notes: tuple[str, ...]) -> Table:
-    records, lines = [], []
-    for line, content in split_lines(text):
-        records.append(_parse_json(path, content, line))
-        lines.append(line)
-    return _by_key(path, records, lines, "line", notes)
-
-
-def _read_jsonl_quickly(content: Content) -> Table | None:
-    """Objects with the same keys, and values of one plain type under each; None for others."""
-    import pyarrow as pa
-    from pyarrow import json as arrow
-
-    plain = content.plain
-    if plain is None or (schema := _seen_schema(plain)) is None:
-        return None
-    signs = np.frombuffer(plain, np.uint8)
-    starts = np.append(0, _places(signs, LINE_FEED) + 1)
-    starts = starts[starts < len(signs)]
-    if not (signs[starts] == BRACE).all():  # blank lines, or values over several
-        return None
-    try:
-        parse = arrow.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
-        found = arrow.read_json(pa.py_buffer(plain), arrow.ReadOptions(block_size=BLOCK), parse)
-    except pa.ArrowException:
-        return None
-    if found.num_rows != len(starts) or any(column.null_count for column in found.columns):  # two in a line; a key is missing
-        return None
-    names = tuple(found.column_names)
-    return Table(content.path, names, lambda name: found.column(name).to_pylist(), range(1, found.num_rows + 1))
-
-
-def _seen_schema(content: bytes) -> Any | None:
-    """The keys of the first records with their types, where each key has one."""
-    import pyarrow as pa
-
-    types = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
-    try:
-        first = [json.loads(line) for line in islice(io.BytesIO(content), SEEN_KEYS)]
-        keys = first[0].keys()
-        found = {key: {type(record[key]) for record in first} for key in keys}
-        same = all(record.keys() == keys for record in first)
-    except (ValueError, AttributeError, TypeError, KeyError, IndexError, RecursionError):
-        return None
-    if not same or not all(len(seen) == 1 and seen <= types.keys() for seen in found.values()):
-        return None
-    return pa.schema([(key, types[seen.pop()]) for key, seen in found.items()])
-
-
-def _parse_json(path: Path, text: str, line: int = 1) -> Any:
-    """What the text says; line: on which it begins."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as problem:
-        where = f"{path} line {line + problem.lineno - 1}"
-        raise UserError(f"{where}: not valid JSON ({problem.msg} at column {problem.colno})") from problem
-    except RecursionError as problem:
-        raise UserError(f"{path} line {line}: nested too deeply to be read; give rows of plain values") from problem
-    except ValueError as problem:  # Python reads no whole number of more than 4,300 digits
-        raise UserError(f"{path} line {line}: a number of thousands of digits; write it shorter") from problem
-
-
-def _by_key(path: Path, records: list[Any], lines: Sequence[int], unit: str, notes: tuple[str, ...]) -> Table:
-    for record, line in zip(records, lines, strict=True):
-        if not isinstance(record, dict):
-            raise UserError(f'{path} {unit} {line}: expected a JSON object such as {{"left": …}}, found {str(record)[:40]}')
-    names = tuple(dict.fromkeys(chain.from_iterable(map(_paths, records[:SEEN_KEYS]))))
-
-    def read(name: str) -> list[Any]:
-        found = [_at_path(record, name) for record in records]
-        for record, (there, _) in enumerate(found):
-            if not there:
-                raise UserError(f"{path} {unit} {lines[record]}: no {name!r}; the keys are: {', '.join(_paths(records[record]))}")
-        return [value for _, value in found]
-
-    return Table(path, names, read, lines, unit, notes)
-
-
-def _paths(record: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """The keys of an object; those of an object inside it with a dot: `query.text`."""
-    for key, value in record.items():
-        if isinstance(value, dict) and value:
-            yield from _paths(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}"
-
-
-def _at_path(record: Any, name: str) -> tuple[bool, Any]:
-    """Whether the object has this key, or this path of keys, and its value.
-
-    >>> _at_path({"query": {"text": "why"}}, "query.text")
-    (True, 'why')
-    """
-    if not isinstance(record, dict):
-        return False, None
-    if name in record:
-        return True, record[name]
-    key, dot, rest = name.partition(".")
-    return _at_path(record[key], rest) if dot and key in record else (False, None)
+def _explain_width(row: Sequence[str], width: int) -> str:
+    """What may be wrong with a record that has another number of fields than the header."""
+    if width == 1:
+        return "the first line must name the columns: delete what stands above them"
+    if any(re.match(r"\s+[\"']", field) for field in row):
+        return "a quotation mark must follow the delimiter at once: delete the blank between them"
+    if row[0].startswith("'"):
+        return "texts are quoted with double quotation marks: write \" for '"
+    return "give every line the same number (quote a text that holds the delimiter)"

@@ -101,9 +101,9 @@ def to_array(vectors: np.ndarray | Tensor) -> np.ndarray:
 
 def number_texts(texts: Sequence[Any]) -> tuple[list[Any], np.ndarray]:
     """The distinct texts in the order of their first appearance, and (N,) int64, which of them each row has."""
-    numbers: dict[Hashable, int] = {}
-    rows = np.fromiter((numbers.setdefault(text, len(numbers)) for text in texts), np.int64, len(texts))
-    return list(numbers), rows
+    distinct = list(dict.fromkeys(texts))
+    numbers: dict[Hashable, int] = dict(zip(distinct, range(len(distinct)), strict=True))
+    return distinct, np.fromiter(map(numbers.__getitem__, texts), np.int64, len(texts))
 
 
 def cut_batches(order: Order, size: int, drop_last: bool = False) -> Iterator[np.ndarray]:

@@ -331,7 +331,13 @@ def find_recipe(name: str) -> Path:
         if name.endswith(".toml"):
             raise UserError(f"recipe {name}: there is no such file")
         near = get_close_matches(name, shipped_recipes(), 3, cutoff=0.75)
-        meant = f"; did you mean {' or '.join(near)}?" if near else "; a file of pairs goes with --data" if "." in name else ""
+        meant = (
+            f"; did you mean {' or '.join(near)}?"
+            if near
+            else "; a file of pairs goes with --data, each with its own"
+            if "." in name
+            else ""
+        )
         raise UserError(f"unknown recipe {name!r}{meant}; give a .toml file, or one that `pairtune recipes` lists")
     return path
 

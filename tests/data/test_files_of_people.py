@@ -1,0 +1,351 @@
+"""Files as people have them: other words, other scales, other layouts. Each is read as meant, or refused with what to do."""
+
+from __future__ import annotations
+
+import bz2
+import json
+import zipfile
+
+import pandas as pd
+import pytest
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+
+from pairtune import read_pairs
+from pairtune.cli import main
+from pairtune.cli.options import OwnData
+from pairtune.data.own_tables import read_texts
+from pairtune.data.sources import read_sources
+from pairtune.errors import UserError
+from pairtune.runs.recipe import make_recipe
+
+ROWS = [(f"how do I cook dish {row}?", f"heat dish {row} for an hour") for row in range(60)]
+PAIRS = pd.DataFrame(ROWS, columns=["question", "answer"])
+
+
+def labelled(path, name, labels):
+    table = PAIRS.assign(**{name: [labels[row % len(labels)] for row in range(len(PAIRS))]})
+    table.to_csv(path, index=False)
+    return path
+
+
+def everything(task):
+    return [
+        row for part in (task.train, task.dev, task.test) for row in zip(part.left, part.right, part.label.tolist(), strict=True)
+    ]
+
+
+def labels_of(task, path):
+    """The label of each pair, by what the file says of it."""
+    said = dict(zip(*[pd.read_csv(path)[name] for name in ("question", pd.read_csv(path).columns[-1])], strict=True))
+    return {str(said[left]): pytest.approx(label) for left, _, label in everything(task)}
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("ähnlichkeit", [f"{row / 10:.1f}" for row in range(51)]),
+        ("ähnlichkeit", [f"{row / 10:.1f}".replace(".", ",") for row in range(51)]),
+        ("same_meaning", ["Yes", "No", "Maybe"]),
+        ("gleich", ["ja", "nein"]),
+        ("est_pareil", ["oui", "non"]),
+        ("kind", ["Duplicate", "Related", "Unrelated"]),
+        ("esci", list("ESCI")),
+        ("pct", list(range(101))),
+        ("logit", [8.1, 5.5, 12.7, 0.4]),
+        ("rank", list(range(1, 11))),
+    ],
+)
+def test_a_forgotten_column_of_labels_is_asked_for_in_any_language_and_scale(tmp_path, name, labels):
+    with pytest.raises(UserError, match=f"column '{name}' looks like labels: --label {name}, or --no-label"):
+        read_pairs(labelled(tmp_path / "p.csv", name, labels))
+
+
+@pytest.mark.parametrize("values", [["billing", "tech"], ["en", "no", "de"], [19.99, 4.5, 7.25], [2020, 2021], ["", "x"]])
+def test_categories_languages_and_prices_are_not_asked_about(tmp_path, values):
+    assert read_pairs(labelled(tmp_path / "p.csv", "of_dish", values)).kind == "retrieval"
+
+
+@pytest.mark.parametrize(
+    ("words", "worth"),
+    [
+        (["ja", "nein"], [1, 0]),
+        (["sí", "no"], [1, 0]),
+        (["entailment", "not_entailment"], [1, 0]),
+        (["similar", "unrelated"], [1, 0]),
+    ],
+)
+def test_words_of_other_languages_and_tasks_are_labels(tmp_path, words, worth):
+    path = labelled(tmp_path / "p.csv", "label", words)
+    assert labels_of(read_pairs(path), path) == dict(zip(words, worth, strict=True))
+
+
+def test_words_that_say_no_grade_are_all_named_and_can_be_given_one(tmp_path):
+    path = labelled(tmp_path / "p.csv", "esci_label", list("ESCI"))
+    with pytest.raises(UserError, match=r"line 2: the label is 'E'.*Column 'esci_label' holds 'C', 'E', 'I', 'S'.*--grade C=N"):
+        read_pairs(path, label="esci_label")
+    task = OwnData(data=[str(path)], label="esci_label", grade=["E=1", "s=0.5", "C=0", "I=out"]).read()
+    assert labels_of(task, path) == {"E": 1, "S": 0.5, "C": 0}
+    assert "p.csv: 15 of 60 pairs are left out, as asked" in task.notes
+
+
+@pytest.mark.parametrize("given", ["E", "E=", "=", "E=much"])
+def test_a_grade_that_cannot_be_meant_is_refused(tmp_path, given):
+    with pytest.raises(UserError, match=f"--grade {given}: expected .* --grade exact=1"):
+        OwnData(data=[str(labelled(tmp_path / "p.csv", "label", ["E", "S"]))], grade=[given]).read()
+
+
+def test_the_numbers_of_classes_can_be_given_grades(tmp_path):
+    path = labelled(tmp_path / "p.csv", "label", [0, 1, 2, -1])
+    task = read_pairs(path, grades={"0": 1, "1": 0, "2": 0, "-1": None})
+    assert (task.kind, labels_of(task, path)) == ("classification", {"0": 1, "1": 0, "2": 0})
+    path = labelled(tmp_path / "p.csv", "label", [0, 1, 2])
+    assert any("if they are classes and no grades, say so, as in --grade 0=1" in note for note in read_pairs(path).notes)
+
+
+def test_ranks_are_no_labels_for_the_best_has_the_lowest(tmp_path):
+    path = labelled(tmp_path / "p.csv", "rank", range(1, 11))
+    with pytest.raises(UserError, match="column 'rank' seems to hold ranks, of which 1 is the best"):
+        read_pairs(path, label="rank")
+
+
+@pytest.mark.parametrize("write", ["save_to_disk", "to_parquet"])
+def test_classes_of_a_hugging_face_dataset_count_by_their_names_not_by_their_numbers(tmp_path, write):
+    def dataset(names):
+        features = Features({"question": Value("string"), "answer": Value("string"), "label": ClassLabel(names=names)})
+        rows = {"question": [left for left, _ in ROWS], "answer": [right for _, right in ROWS]}
+        return Dataset.from_dict({**rows, "label": [row % len(names) for row in range(60)]}, features=features)
+
+    path = str(tmp_path / "saved.parquet")
+    getattr(dataset(["duplicate", "not_duplicate"]), write)(path)
+    assert all(label == 1 - ROWS.index((left, right)) % 2 for left, right, label in everything(read_pairs(path)))
+    other = str(tmp_path / "other.parquet")
+    getattr(dataset(["entailment", "neutral", "contradiction"]), write)(other)
+    with pytest.raises(UserError, match="Column 'label' holds 'contradiction', 'entailment', 'neutral'"):
+        read_pairs(other)
+
+
+def test_pairs_with_an_empty_cell_are_counted_and_left_out_if_asked(tmp_path):
+    table = PAIRS.assign(label=[row % 2 for row in range(60)]).astype({"label": object})
+    table.loc[[3, 7, 8], "answer"], table.loc[9, "label"] = None, None
+    table.to_csv(tmp_path / "p.csv", index=False)
+    with pytest.raises(UserError, match=r"line 5: column 'answer' is empty, and so are 2 more; .* --skip-empty"):
+        read_pairs(tmp_path / "p.csv")
+    task = read_pairs(tmp_path / "p.csv", skip_empty=True)
+    assert len(everything(task)) == 56 and "p.csv: 4 of 60 pairs are left out, as asked" in task.notes
+    table.assign(label=["x" if row == 10 else row % 2 for row in range(60)]).to_csv(tmp_path / "p.csv", index=False)
+    with pytest.raises(UserError, match="line 12: the label is 'x'"):
+        read_pairs(tmp_path / "p.csv", skip_empty=True)
+
+
+def test_pairs_of_no_group_are_not_one_group(tmp_path):
+    path = tmp_path / "p.csv"
+    PAIRS.assign(customer=[f"c{row % 20}" if row % 2 else None for row in range(60)]).to_csv(path, index=False)
+    task = read_pairs(path, group="customer")
+    assert "30 pairs have no group, and are split by left text" in task.notes
+    of_no_group = [sum(ROWS.index((left, right)) % 2 == 0 for left, right in zip(part.left, part.right, strict=True))
+                   for part in (task.train, task.dev, task.test)]  # fmt: skip
+    assert sum(count > 0 for count in of_no_group) > 1
+    PAIRS.assign(customer=[f"c{row % 3}" for row in range(60)]).to_csv(path, index=False)
+    with pytest.raises(UserError, match="3 different groups in column 'customer', by which train, dev and test are split"):
+        read_pairs(path, group="customer")
+
+
+@pytest.mark.parametrize(("names", "sizes"), [(["train", "train", "eval"], (36, 20)), (["Training", "testing", "dev"], (20, 20))])
+def test_more_names_of_splits_are_known(tmp_path, names, sizes):
+    task = read_pairs(labelled(tmp_path / "p.csv", "split", names))
+    assert len(task.dev) == 20 and (len(task.train), len(task.dev)) == sizes
+
+
+def test_a_column_called_split_with_gaps_is_refused_with_its_line(tmp_path):
+    with pytest.raises(UserError, match=r"line 4: the split is ''"):
+        read_pairs(labelled(tmp_path / "p.csv", "split", ["train", "test", "", "train"]))
+
+
+def test_splits_of_a_dataset_may_be_called_anything(tmp_path):
+    part = Dataset.from_pandas(PAIRS)
+    DatasetDict(train=part.select(range(40)), matched=part.select(range(40, 60)), other=part).save_to_disk(tmp_path / "saved")
+    with pytest.raises(UserError, match=r"the split is 'matched'.*--hub-split test=NAME"):
+        read_pairs(tmp_path / "saved")
+    task = OwnData(data=[str(tmp_path / "saved")], hub_split=["train=train", "test=matched"]).read()
+    assert set(task.test.left) == {left for left, _ in ROWS[40:]} and len(task.train) + len(task.dev) == 40
+    for chosen, message in (({"test": "none"}, "no split 'none'; the splits are: train, matched, other"),
+                            ({"final": "other"}, "'final' is none of train, dev, test")):  # fmt: skip
+        with pytest.raises(UserError, match=message):
+            read_pairs(tmp_path / "saved", hub_split=chosen)
+    DatasetDict(train=part, test=part.add_column("label", [1] * 60)).save_to_disk(tmp_path / "uneven")
+    with pytest.raises(UserError, match=r"its splits have different columns \(train: question, answer; test: .*label\)"):
+        read_pairs(tmp_path / "uneven")
+
+
+def test_where_a_folder_gives_train_alone_the_others_are_not_said_to_be_given(tmp_path):
+    DatasetDict(train=Dataset.from_pandas(PAIRS)).save_to_disk(tmp_path / "saved")
+    assert read_pairs(tmp_path / "saved").notes[-1].startswith("split by left text: ")
+
+
+JSON = {
+    "columns": PAIRS.to_dict("list"),
+    "columns of pandas": json.loads(PAIRS.to_json()),
+    "splits": {name: PAIRS[rows].to_dict("records") for name, rows in (("train", slice(0, 50)), ("test", slice(50, 60)))},
+    "records": PAIRS.to_dict("records"),
+}
+
+
+@pytest.mark.parametrize("layout", JSON)
+def test_json_is_read_in_the_layouts_that_programs_write(tmp_path, layout):
+    (tmp_path / "p.json").write_text(json.dumps(JSON[layout]))
+    task = read_pairs(tmp_path / "p.json")
+    assert {(left, right) for left, right, _ in everything(task)} == set(ROWS)
+    assert layout != "splits" or set(task.test.left) == {left for left, _ in ROWS[50:]}
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        (dict(ROWS), "an object from texts to texts; write a list of pairs"),
+        ([{"messages": [{"role": "user", "content": "a"}]}] * 12, "messages, which holds lists: write one record for each pair"),
+    ],
+)
+def test_layouts_without_two_columns_are_told_what_to_write(tmp_path, records, message):
+    (tmp_path / "p.json").write_text(json.dumps(records))
+    with pytest.raises(UserError, match=message):
+        read_pairs(tmp_path / "p.json")
+
+
+def test_the_scores_of_passages_that_are_all_right_are_no_labels(tmp_path):
+    records = [{"question": left, "positive_ctxs": [{"text": right, "score": row}]} for row, (left, right) in enumerate(ROWS)]
+    (tmp_path / "dpr.json").write_text(json.dumps([*records, {"question": "unanswered", "positive_ctxs": []}]))
+    task = read_pairs(tmp_path / "dpr.json")
+    assert task.kind == "retrieval" and len(everything(task)) == 60
+    assert any("1 of 61 records have an empty list, and give none" in note for note in task.notes)
+
+
+def test_archives_of_one_file_are_unpacked_and_others_named(tmp_path):
+    content = PAIRS.to_csv(index=False).encode()
+    (tmp_path / "p.csv.bz2").write_bytes(bz2.compress(content))
+    with zipfile.ZipFile(tmp_path / "p.csv.zip", "w") as archive:
+        archive.writestr("__MACOSX/._p.csv", "x")
+        archive.writestr("p.csv", content)
+    for name in ("p.csv.bz2", "p.csv.zip"):
+        assert len(everything(read_pairs(tmp_path / name))) == 60
+    with zipfile.ZipFile(tmp_path / "p.csv.zip", "a") as archive:
+        archive.writestr("q.csv", content)
+    with pytest.raises(UserError, match=r"2 files in it \(p\.csv, q\.csv\); unpack it"):
+        read_pairs(tmp_path / "p.csv.zip")
+    (tmp_path / "p.csv.zip").write_bytes(content)
+    with pytest.raises(UserError, match="could not be unpacked"):
+        read_pairs(tmp_path / "p.csv.zip")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("p.csv", "version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+        ("p.txt", "question\tanswer\n", r"call it \.tsv if TABs separate the columns"),
+        ("p.zip", "x", r"call it after that: pairs\.csv\.zip"),
+        ("p.csv", "# exported\nquestion,answer\na,b\n", r"the header has 1 \(# exported\); .* delete what stands above them"),
+        ("p.csv", 'question, answer\na, "b, c"\n', "a quotation mark must follow the delimiter at once"),
+        ("p.csv", "question,answer\n'a, b','c'\n", "texts are quoted with double quotation marks"),
+        ("p.csv", "FAQ 2024,,\nquestion,answer,date\na,b,c\n", "the first line names only some of the 3 columns"),
+    ],
+)
+def test_a_file_that_is_no_table_yet_says_what_to_change(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=message):
+        read_pairs(tmp_path / name)
+
+
+def test_a_folder_of_files_says_how_to_name_them(tmp_path):
+    (tmp_path / "clone" / "data").mkdir(parents=True)
+    PAIRS.to_parquet(tmp_path / "clone" / "data" / "train-00000-of-00001.parquet")
+    with pytest.raises(UserError, match=r"name the files in it, such as .*train-0.*, or a pattern: '.*/clone/data/\*\.parquet'"):
+        read_pairs(tmp_path / "clone")
+
+
+def test_a_workbook_says_which_sheet_was_read_in_vain_and_forgets_columns_without_a_name(tmp_path):
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    book.active.append(["see the second sheet"])
+    sheet = book.create_sheet("data")
+    for row in (["question", "answer", None], *([*row, None] for row in ROWS)):
+        sheet.append(row)
+    book.save(tmp_path / "p.xlsx")
+    with pytest.raises(UserError, match="no records in the sheet 'Sheet', which is the first of 'Sheet', 'data'"):
+        read_pairs(tmp_path / "p.xlsx")
+    book.move_sheet("data", -1)
+    book.save(tmp_path / "p.xlsx")
+    assert len(everything(read_pairs(tmp_path / "p.xlsx"))) == 60
+
+
+@pytest.mark.parametrize("encoding", ["cp1251", "gbk", "iso-8859-7", "euc-kr"])
+def test_other_scripts_are_not_taken_for_western_letters(tmp_path, encoding):
+    word = {"cp1251": "пароль", "gbk": "如何重置密码", "iso-8859-7": "κωδικός", "euc-kr": "비밀번호"}[encoding]
+    text = "question,answer\n" + "".join(f"how do I say {word} {row}?,{word} {row}\n" for row in range(20))
+    (tmp_path / "p.csv").write_text(text, encoding=encoding)
+    with pytest.raises(UserError, match=r"line 2: not valid UTF-8 .* save the file as UTF-8, or convert it, as in: iconv"):
+        read_pairs(tmp_path / "p.csv")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_mark_is_recognized(tmp_path, encoding):
+    PAIRS.to_csv(tmp_path / "p.csv", index=False, encoding=encoding)
+    task = read_pairs(tmp_path / "p.csv")
+    assert {(left, right) for left, right, _ in everything(task)} == set(ROWS) and "p.csv: read as UTF-16" in task.notes
+
+
+def test_sides_that_say_nothing_are_pointed_to(tmp_path):
+    PAIRS.assign(answer="the same").to_csv(tmp_path / "p.csv", index=False)
+    assert any("all right texts are the same, 'the same'" in note for note in read_pairs(tmp_path / "p.csv").notes)
+    PAIRS.assign(answer=PAIRS["question"]).to_csv(tmp_path / "p.csv", index=False)
+    assert "60 of 60 pairs have the same text on both sides" in read_pairs(tmp_path / "p.csv").notes
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["train", "--data", "a.csv", "b.csv", "c.csv"],
+            "--data takes one file, and 3 follow it: put the pattern in quotes, as in",
+        ),
+        (["train", "--data", "a.csv", "b.csv"], "a file of pairs goes with --data, each with its own"),
+        (["evaluate", "minilm", "--data", "a.csv", "b.csv"], "b.csv is a file: give each file an option of its own"),
+    ],
+)
+def test_a_pattern_that_the_shell_has_replaced_is_recognized(tmp_path, words, message, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in "abc":
+        PAIRS.to_csv(f"{name}.csv", index=False)
+    with pytest.raises(SystemExit):
+        main(words)
+    assert message in capsys.readouterr().err
+
+
+def test_a_source_of_a_recipe_takes_the_same_options(tmp_path):
+    PAIRS.assign(
+        label=["E", "S", "I"] * 20, part=(["train"] * 8 + ["dev", "test"]) * 6, answer=[None, *PAIRS["answer"][1:]]
+    ).to_csv(tmp_path / "p.csv", index=False)
+    options = {"split_column": "part", "grades": {"E": 1, "S": 0, "I": "out"}, "skip_empty": True}
+    source = {"name": "dishes", "data": [str(tmp_path / "p.csv")], **options}
+    task = read_sources(make_recipe({"name": "r", "sources": [source]})).sources["dishes"]
+    assert (len(task.train) + len(task.dev) + len(task.test), task.kind) == (39, "classification")
+    assert "as given" in task.notes[-1]
+
+
+def test_a_corpus_leaves_out_empty_cells_and_knows_its_column_in_any_case(tmp_path, capsys):
+    PAIRS.assign(answer=[None, " ", *PAIRS["answer"][2:]]).rename(columns={"answer": "Answer"}).to_csv(
+        tmp_path / "p.csv", index=False
+    )
+    assert read_texts(tmp_path / "p.csv") == list(PAIRS["answer"][2:])
+    assert "2 of 60 texts are empty, and left out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["mine", "no-such-model", "out.xlsx"], ["review", "out.xlsx"], ["review", "t.csv", "--out", "."]]
+)
+def test_a_table_that_cannot_be_written_is_refused_before_the_work(tmp_path, words, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    PAIRS.to_csv("p.csv", index=False)
+    with pytest.raises(SystemExit):
+        main([*words, "--data", "p.csv"])
+    said = capsys.readouterr().err
+    assert "tables are written as .csv" in said and "left text from" not in said
