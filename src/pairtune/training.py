@@ -251,18 +251,20 @@ def train(
     out, seeds = Path(out), recipe.seeds if seeds is None else seeds
     options: Any = {"results": out.parent / "results.jsonl", "task": task, "resume": resume, "overwrite": overwrite}
     with together():
-        others = share_from_first(lambda: find_others(out, seeds))
+        others = share_from_first(lambda: find_others(out, seeds, overwrite=overwrite))
         runs = [run(recipe, seed, out=out / f"seed-{seed}", **options) for seed in seeds]
         share_from_first(lambda: keep_best_seed(out, runs, others if overwrite else None))
     return runs
 
 
-def find_others(out: Path, seeds: Sequence[int]) -> list[Path]:
-    """The runs of other seeds in the folder. Refuses one with a model that none of them made."""
+def find_others(out: Path, seeds: Sequence[int], *, overwrite: bool) -> list[Path]:
+    """The runs of other seeds in the folder. Refuses one with a model that none of them made; to lose one that is at work."""
     mine = {f"seed-{seed}" for seed in seeds}
     others = [path.parent for path in out.glob("seed-*/recipe.json") if path.parent.name not in mine]
     if (out / "model").exists() and not others and not any((out / name / "recipe.json").exists() for name in mine):
         raise UserError(f"{out / 'model'} was not made by pairtune, and would be replaced: give another --out")
+    for path in others if overwrite else ():
+        check_free(path)
     return others
 
 
@@ -270,6 +272,7 @@ def keep_best_seed(out: Path, runs: Sequence[Run], lost: Sequence[Path] | None) 
     """Make the model of the best seed that of all. lost: the runs of other seeds, where they are to be replaced."""
     if lost is not None:
         for path in lost:
+            check_free(path)  # another process may have begun it since
             drop_folder(path)
         (out / "report.html").unlink(missing_ok=True)  # of several seeds; who trains writes the new one
     with disk_in_words(out):
@@ -315,9 +318,9 @@ def train_stage(
     from pairtune.sbert.trainer import count_rows, make_trainer, texts_of
     from pairtune.sbert.watch import Watch
 
-    if share_from_first((folder / STAGE_DONE).exists):
+    if (done := share_from_first(lambda: _read_trained(folder / STAGE_DONE))) is not None:
         restore_weights(model, folder / "model")
-        return Trained(**_read_trained(folder / STAGE_DONE))
+        return done
     stage, select = recipe.stages[number - 1], recipe.selects[number - 1]
     first = Beginning(model) if to_beat is not None else None
     set_length(model, stage.train.max_seq_length or length_of(model))
@@ -397,9 +400,13 @@ def save_whole(model: SentenceTransformer, folder: Path) -> None:
         model.save_pretrained(str(aside))
 
 
-def _read_trained(path: Path) -> dict[str, Any]:
-    values = json.loads(path.read_text())
-    return {**values, "epochs": [Epoch.model_validate(epoch) for epoch in values["epochs"]]}
+def _read_trained(path: Path) -> Trained | None:
+    """What a stage has left; None where it is not done, or its file is damaged: then it is trained again."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return Trained(**{**values, "epochs": [Epoch.model_validate(epoch) for epoch in values["epochs"]]})
+    except (OSError, ValueError, TypeError, LookupError):
+        return None
 
 
 def write_model(model: SentenceTransformer, folder: RunFolder, stages: int, record: Run, task: Task) -> None:
