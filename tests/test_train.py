@@ -22,9 +22,10 @@ from pairtune.data.pairs import PairSet, Task
 from pairtune.encoders.loading import load_encoder
 from pairtune.errors import UserError
 from pairtune.report.summary import summarize, table_of_runs
+from pairtune.runs.lock import hold_folder
 from pairtune.runs.record import kept_run, read_records
 from pairtune.sbert.trainer import PairTrainer, make_trainer
-from pairtune.training import run, train
+from pairtune.training import find_others, keep_best_seed, run, train
 from small import assert_same_weights, sentence, small_recipe, weights
 
 
@@ -90,6 +91,19 @@ def test_overwriting_loses_nothing_before_the_new_run_can_begin(tmp_path, tiny_e
     assert not (tmp_path / "new").exists()  # the right command is not refused for the wrong one
     train(recipe, seeds=(3,), out=tmp_path / "all", task=small_task, overwrite=True)
     assert sorted(path.name for path in (tmp_path / "all").iterdir()) == ["model", "seed-3"]
+
+
+def test_a_run_of_another_seed_that_is_at_work_is_not_lost(tmp_path):
+    other = tmp_path / "seed-2"
+    other.mkdir()
+    (other / "recipe.json").write_text("{}")
+    with hold_folder(other):
+        assert find_others(tmp_path, (1,), overwrite=False) == [other]
+        with pytest.raises(UserError, match="seed-2 is in use: process"):
+            find_others(tmp_path, (1,), overwrite=True)
+        with pytest.raises(UserError, match="seed-2 is in use: process"):  # begun while the new runs were trained
+            keep_best_seed(tmp_path, [], [other])
+        assert (other / "recipe.json").exists()
 
 
 def test_a_model_that_no_run_made_is_left_alone(tmp_path, tiny_encoder, small_task):

@@ -63,9 +63,9 @@ def train_stage(
     from pairtune.sbert.trainer import count_rows, make_trainer, texts_of
     from pairtune.sbert.watch import Watch
 
-    if share_from_first((folder / STAGE_DONE).exists):
+    if (done := share_from_first(lambda: _read_trained(folder / STAGE_DONE))) is not None:
         restore_weights(model, folder / "model")
-        return Trained(**_read_trained(folder / STAGE_DONE))
+        return done
     stage, select = recipe.stages[number - 1], recipe.selects[number - 1]
     first = Beginning(model) if to_beat is not None else None
     set_length(model, stage.train.max_seq_length or length_of(model))
@@ -145,6 +145,10 @@ def save_whole(model: SentenceTransformer, folder: Path) -> None:
         model.save_pretrained(str(aside))
 
 
-def _read_trained(path: Path) -> dict[str, Any]:
-    values = json.loads(path.read_text())
-    return {**values, "epochs": [Epoch.model_validate(epoch) for epoch in values["epochs"]]}
+def _read_trained(path: Path) -> Trained | None:
+    """What a stage has left; None where it is not done, or its file is damaged: then it is trained again."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return Trained(**{**values, "epochs": [Epoch.model_validate(epoch) for epoch in values["epochs"]]})
+    except (OSError, ValueError, TypeError, LookupError):
+        return None

@@ -272,7 +272,7 @@ def train(
     out, seeds = Path(out), recipe.seeds if seeds is None else seeds
     options: Any = {"results": out.parent / "results.jsonl", "task": task, "resume": resume, "overwrite": overwrite}
     with together():
-        old = share_from_first(lambda: find_old(out, seeds))
+        old = share_from_first(lambda: find_old(out, seeds, overwrite=overwrite))
         runs = []
         for seed in seeds:
             wanted = [*((one, seed) for one in average_with), *repeat(recipe, seed)]
@@ -310,12 +310,14 @@ def train_others(wanted: Sequence[tuple[Recipe, int]], out: Path, seed: int, tas
     return found
 
 
-def find_old(out: Path, seeds: Sequence[int]) -> list[Path]:
-    """The runs of other seeds in the folder. Refuses one with a model that none of them made."""
+def find_old(out: Path, seeds: Sequence[int], *, overwrite: bool) -> list[Path]:
+    """The runs of other seeds in the folder. Refuses one with a model that none of them made; to lose one that is at work."""
     mine = {f"seed-{seed}" for seed in seeds}
     others = [path.parent for path in out.glob("seed-*/recipe.json") if path.parent.name not in mine]
     if (out / "model").exists() and not others and not any((out / name / "recipe.json").exists() for name in mine):
         raise UserError(f"{out / 'model'} was not made by pairtune, and would be replaced: give another --out")
+    for path in others if overwrite else ():
+        check_free(path)
     return others
 
 
@@ -323,6 +325,7 @@ def keep_best_seed(out: Path, runs: Sequence[Run], lost: Sequence[Path] | None) 
     """Make the model of the best seed that of all. lost: the runs of other seeds, where they are to be replaced."""
     if lost is not None:
         for path in lost:
+            check_free(path)  # another process may have begun it since
             drop_folder(path)
         (out / "report.html").unlink(missing_ok=True)  # of several seeds; who trains writes the new one
     with disk_in_words(out):

@@ -156,6 +156,8 @@ def inputs():
         ["recipes", "own", "--settings"],
         ["tasks", "x"],
     )
+    yield from (["train", "own/labelled", "--data", "pairs.csv", "--out", "deep", *how] for how in ((), ("--resume",)))
+    yield ["report", "deep"]
     yield from ([command] for command in ("train", "score", "search", "evaluate", "report", "shuffle", "none", "--none"))
 
 
@@ -168,6 +170,9 @@ def folder(tmp_path_factory):
         (path / name).write_bytes(content)
     table = {"left": [f"a question about {row}" for row in range(60)], "label": [row % 2 for row in range(60)]}
     parquet.write_table(pa.table(table), path / "pairs.parquet")
+    (path / "deep" / "seed-1").mkdir(parents=True)
+    for name in ("recipe.json", "record.json"):
+        (path / "deep" / "seed-1" / name).write_bytes(FILES["deep"])
     rows = "".join(f"a question about {row},an answer to {row},{row % 2}\n" for row in range(60))
     (path / "pairs.csv").write_text(f"left,right,label\n{rows}")
     return path
@@ -192,3 +197,27 @@ def test_a_wrong_input_ends_in_words(folder, words, monkeypatch, capsys):
     said = capsys.readouterr()
     assert end.value.code == 2, (said.out, said.err)
     assert said.err.strip() and "Traceback" not in said.err
+
+
+WORDS = [  # what another mistake further on would hide
+    (["train", ""], "unknown recipe ''"),
+    (["train", "own/labelled", "--data", "pairs.csv", "--seeds", "1,1"], "each once"),
+    (["train", "own/labelled", "--data", "pairs.csv", "--out", BROKEN], "is not valid UTF-8"),
+    (["train", "own/labelled", "--data", "pairs.csv", "--out", "deep"], "nested too deeply"),
+    (["train", "own/labelled", "--data", "pairs.csv", "--set", "loss.kind=mse", "--set", "loss.temperature=1"], "nothing reads"),
+    (["score", MODEL, "--left", "a", "--right", BROKEN], "right '\\udcff' is not valid UTF-8"),
+    (["search", MODEL, "corpus.txt", BROKEN], "query '\\udcff' is not valid UTF-8"),
+    (["score", "./no-😀/model", "--left", "a", "--right", "b"], "'./no-😀/model' could not be loaded: there is no such folder"),
+    (
+        ["train", "own/labelled", "--data", "pairs.csv", "--model", "./no-😀/model"],
+        "'./no-😀/model' could not be loaded: there is",
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "told"), WORDS, ids=[shown(words) for words, _ in WORDS])
+def test_a_wrong_input_is_told_as_what_it_is(folder, words, told, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert told in capsys.readouterr().err

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense
 
+from pairtune.encoders.embedding import score_pairs
 from pairtune.encoders.loading import ENCODERS, READ, check_packaged, find_encoder, load_encoder
 from pairtune.errors import UserError
 
@@ -51,6 +52,43 @@ def learn_five_more_words(folder: Path) -> None:
     tokenizer.save_pretrained(str(folder))
 
 
+def list_modules(*names: str):
+    """Of a whole folder, only these modules, in this order."""
+
+    def spoil(folder: Path) -> None:
+        path = folder / "modules.json"
+        known = {module["type"].rpartition(".")[2]: module for module in json.loads(path.read_text())}
+        path.write_text(json.dumps([{**known[name], "idx": place} for place, name in enumerate(names)]))
+
+    return spoil
+
+
+def set_in(name: str, **values):
+    def spoil(folder: Path) -> None:
+        path = folder / name
+        path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+    return spoil
+
+
+def lose_the_end(folder: Path) -> None:
+    """A file of the right size whose content ends soon, as a download leaves it that was cut off."""
+    path = folder / "model.safetensors"
+    content = path.read_bytes()
+    begun = int.from_bytes(content[:8], "little") + 1008
+    path.write_bytes(content[:begun] + bytes(len(content) - begun))
+
+
+SETTINGS = "config_sentence_transformers.json"
+
+
+def number_a_word_far_above(folder: Path) -> None:
+    path = folder / "tokenizer.json"
+    pieces = json.loads(path.read_text())
+    pieces["model"]["vocab"]["river"] = 1_000_000
+    path.write_text(json.dumps(pieces))
+
+
 KEY = "encoder.layer.1.output.dense.weight"
 DAMAGE = {
     "no tokenizer": (
@@ -58,6 +96,19 @@ DAMAGE = {
         "its tokenizer knows 5 tokens, .* embeddings of 8,011",
     ),
     "larger tokenizer": (learn_five_more_words, "its tokenizer knows 8,016 tokens, and there are embeddings of 8,011"),
+    "a number without an embedding": (number_a_word_far_above, "its tokenizer knows 1,000,001 tokens"),
+    "only the transformer": (list_modules("Transformer"), "its modules do not go together .KeyError: 'sentence_embedding'"),
+    "pooling first": (list_modules("Pooling", "Transformer"), "its modules do not go together"),
+    "another width": (set_in("1_Pooling/config.json", embedding_dimension=999), "embeddings have 999 numbers, and they have 384"),
+    "a dimension below 0": (set_in(SETTINGS, truncate_dim=-5), "embeddings have -5 numbers, and they have 379"),
+    "a length below 0": (set_in("sentence_bert_config.json", max_seq_length=-1), "its modules do not go together .OverflowError"),
+    "a length without positions": (
+        set_in("sentence_bert_config.json", max_seq_length=9999),
+        "its max_seq_length is 9,999, and it has embeddings of 512 positions",
+    ),
+    "prompts that are no texts": (set_in(SETTINGS, prompts={"query": ["a"]}), "its prompts are .*: give texts"),
+    "zeros": (lose_the_end, "the weights of .* are zeros or no numbers"),
+    "no numbers": (lambda folder: change_weights(folder, lambda w: w[KEY].fill_(float("nan"))), f"{KEY[:-7]} are zeros or no"),
     "more layers": (lambda folder: configure(folder, num_hidden_layers=3), r"asks for weights .*encoder\.layer\.2\..* 13 more"),
     "fewer layers": (lambda folder: configure(folder, num_hidden_layers=1), r"does not know .*encoder\.layer\.1\..* 13 more"),
     "other shapes": (lambda folder: configure(folder, intermediate_size=100), "the shapes of its weights are not those"),
@@ -80,6 +131,12 @@ def test_a_folder_that_is_not_whole_is_refused_in_words(folder, damage):
         load_encoder(str(folder), device="cpu")
 
 
+def test_weights_that_give_no_numbers_are_told_and_not_scored(folder):
+    change_weights(folder, lambda weights: weights[KEY].fill_(1e38))
+    with pytest.raises(UserError, match=r"gives no finite numbers for 2 of 2 texts: its weights are damaged"):
+        score_pairs(load_encoder(str(folder), device="cpu"), ["a river"], ["a stone"])
+
+
 def test_a_plain_model_with_a_head_and_without_a_pooler_is_complete(folder, tmp_path):
     """What most models on the hub are: the head of their pre-training is not used, nor is the pooler."""
 
@@ -100,8 +157,13 @@ def test_a_plain_model_with_a_head_and_without_a_pooler_is_complete(folder, tmp_
 
 
 def test_a_model_in_a_folder_of_its_own_is_checked_there(tiny_model, tmp_path):
-    modules = [{"idx": 0, "name": "0", "path": "0_Transformer", "type": "sentence_transformers.models.Transformer"}]
-    tiny_model[0].save(str(tmp_path / "0_Transformer"))
+    kinds = ("Transformer", "Pooling")
+    modules = [
+        {"idx": place, "name": str(place), "path": f"{place}_{kind}", "type": f"sentence_transformers.models.{kind}"}
+        for place, kind in enumerate(kinds)
+    ]
+    for place, kind in enumerate(kinds):
+        tiny_model[place].save(str(tmp_path / f"{place}_{kind}"))
     (tmp_path / "modules.json").write_text(json.dumps(modules))
     assert load_encoder(str(tmp_path), device="cpu")[0].auto_model.config.num_hidden_layers == 2
     configure(tmp_path / "0_Transformer", num_hidden_layers=3)

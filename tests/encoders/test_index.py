@@ -10,6 +10,7 @@ from tokenizers import normalizers
 
 from pairtune.encoders.embedding import encode
 from pairtune.encoders.index import Index, fingerprint_model, fingerprint_texts, open_index, read_index, write_index
+from pairtune.encoders.prompts import Prompts
 from small import files_of_at_most
 
 TEXTS = ("a green apple", "a red engine", "A Ripe Pear")
@@ -36,11 +37,23 @@ def narrow(model) -> None:
     model.truncate_dim = 16
 
 
-def activate_otherwise(model) -> None:
-    model[0].auto_model.config.hidden_act = "relu"
+def prompt_otherwise(model) -> None:
+    model.prompts = {**model.prompts, model.default_prompt_name: "seek: "}
 
 
-CHANGES = [lower_not, pool_otherwise, prompt, shorten, narrow, activate_otherwise]
+def prompt_not(model) -> None:
+    model.default_prompt_name = None
+
+
+def look_ahead_not(model) -> None:
+    model[0].auto_model.config.is_decoder = True
+
+
+def round_weights(model) -> None:
+    model.bfloat16().float()
+
+
+CHANGES = [lower_not, pool_otherwise, prompt, shorten, narrow, look_ahead_not, round_weights]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
@@ -53,6 +66,15 @@ def test_a_model_that_encodes_differently_gets_an_index_of_its_own(tmp_path, tin
     np.testing.assert_allclose(found.faiss.reconstruct_n(0, len(TEXTS)), expected, atol=1e-6)
 
 
+def test_every_change_is_another_model_whatever_came_before(tiny_model):
+    """Each on top of the others: none is seen only because something else changes with it."""
+    found = [fingerprint_model(tiny_model)]
+    for change in (*CHANGES, prompt_otherwise, prompt_not):
+        change(tiny_model)
+        found.append(fingerprint_model(tiny_model))
+    assert len(set(found)) == len(CHANGES) + 3
+
+
 def test_a_model_that_encodes_the_same_gets_the_kept_one(tmp_path, tiny_model):
     before = fingerprint_model(tiny_model)
     corpus = tmp_path / "texts.txt"
@@ -61,6 +83,13 @@ def test_a_model_that_encodes_the_same_gets_the_kept_one(tmp_path, tiny_model):
     made = (tmp_path / "texts.txt.index" / "vectors.faiss").stat().st_ino
     open_index(tiny_model, TEXTS, corpus)
     assert (tmp_path / "texts.txt.index" / "vectors.faiss").stat().st_ino == made
+
+
+def test_texts_with_another_prompt_get_an_index_of_their_own(tmp_path, tiny_model):
+    corpus, prompts = tmp_path / "texts.txt", Prompts(right="a passage: ")
+    open_index(tiny_model, TEXTS, corpus)
+    found = open_index(tiny_model, TEXTS, corpus, prompts)
+    np.testing.assert_allclose(found.faiss.reconstruct_n(0, len(TEXTS)), encode(tiny_model, prompts.of_right(TEXTS)), atol=1e-6)
 
 
 def test_texts_that_end_elsewhere_are_other_texts():
@@ -81,13 +110,14 @@ def test_of_two_that_write_at_once_neither_gets_the_vectors_of_the_other(tmp_pat
     """The worst order of the two files: the vectors of one, then both of the other, then the key of the first."""
     mine, others = Index.build(tiny_model, TEXTS), Index.build(tiny_model, TEXTS[::-1])
     my_key, other_key = {"model": "mine", "texts": "x"}, {"model": "other", "texts": "x"}
+    (tmp_path / "vectors.faiss.part").mkdir()  # no two write under one name: what is called so is in nobody's way
     write_index(tmp_path, my_key, mine)
     sealed = (tmp_path / "key.json").read_bytes()
     write_index(tmp_path, other_key, others)
     assert read_index(tmp_path, other_key, TEXTS[::-1]) is not None
     (tmp_path / "key.json").write_bytes(sealed)
     assert json.loads(sealed)["model"] == "mine" and read_index(tmp_path, my_key, TEXTS) is None
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["key.json", "vectors.faiss"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["key.json", "vectors.faiss", "vectors.faiss.part"]
 
 
 def test_an_index_that_cannot_be_written_leaves_nothing_behind(tmp_path, tiny_model, capsys):

@@ -46,6 +46,15 @@ def test_a_query_without_a_positive_counts_zero():
     assert values == {"MAP": 0.5, "MRR": 0.5, "P@1": 0.5, "HP@1": 0.5}
 
 
+@pytest.mark.parametrize("name", ["a\0{}", "\ud800{}", " {} \n", "{}\t1"])
+def test_any_text_may_be_the_name_of_a_query(name):
+    """Left texts are names of queries. One with NUL ended the process, in the library that computes these."""
+    labels, scores, plain = [1, 0, 0, 1], np.array([0.9, 0.1, 0.8, 0.2]), ["x", "x", "y", "y"]
+    expected = score_split(ranking(labels, plain), scores, ["MAP", "MRR", "nDCG@2", "HP@1"])
+    assert expected["MAP"] == 0.75
+    assert score_split(ranking(labels, [name.format(q) for q in plain]), scores, list(expected)) == expected
+
+
 def test_negative_scores_rank_like_any_others():
     rng = np.random.default_rng(0)
     labels, query = rng.random(60) > 0.6, np.repeat(np.arange(6).astype(str), 10)
@@ -137,14 +146,21 @@ def test_a_constant_side_correlates_with_nothing():
     assert score_split(pairs, np.full(3, 0.4), ["Spearman", "Pearson"]) == {"Spearman": 0.0, "Pearson": 0.0}
 
 
-def test_an_unknown_metric_names_the_known_ones():
-    with pytest.raises(UserError, match="unknown metric 'MAPP'; known: MAP, MRR, MRR@k, Recall@k, P@k"):
-        score_split(ranking([1], ["q"]), np.array([1.0]), ["MAPP"])
+@pytest.mark.parametrize("name", ["MAPP", "P@0", "P@-1", "P@٣", "P@" + "9" * 30, "P@" + "9" * 5000, "@1", ""])
+def test_an_unknown_metric_names_the_known_ones(name):
+    with pytest.raises(UserError, match=f"unknown metric '{name}'; known: MAP, MRR, MRR@k, Recall@k, P@k"):
+        score_split(ranking([1], ["q"]), np.array([1.0]), [name])
 
 
 @pytest.mark.parametrize(
     ("scores", "message"),
-    [([0.1], "1 scores for 2 pairs"), ([0.1, np.nan], "score 1 is nan"), ([0.1, np.inf], "score 1 is inf")],
+    [
+        (["a", "b"], "scores are of type <U1"),
+        ([1j, 2], "scores are of type complex128"),
+        ([0.1], "1 scores for 2 pairs"),
+        ([0.1, np.nan], "score 1 is nan"),
+        ([0.1, np.inf], "score 1 is inf"),
+    ],
 )
 def test_scores_that_do_not_fit_the_split_are_refused(scores, message):
     with pytest.raises(UserError, match=message):
@@ -195,6 +211,18 @@ def test_grades_that_are_no_whole_numbers_keep_three_digits_in_ndcg():
     scores = rng.normal(size=(15, 8))
     pairs = ranking(grades.ravel(), np.repeat(np.arange(15).astype(str), 8), grade=grades.ravel())
     assert score_split(pairs, scores.ravel(), ["nDCG@3"])["nDCG@3"] == pytest.approx(ndcg_score(grades, scores, k=3), abs=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-4, 20_000.0])
+def test_grades_of_any_size_are_gains(scale):
+    grades, scores = np.array([3, 0, 1, 2]) * scale, np.array([0.9, 0.1, 0.8, 0.2])
+    pairs = ranking([1, 0, 1, 0], ["q"] * 4, grade=grades)
+    assert score_split(pairs, scores, ["nDCG@4"])["nDCG@4"] == pytest.approx(ndcg_score([grades], [scores], k=4), abs=1e-6)
+
+
+def test_grades_that_would_fill_the_memory_are_refused():
+    with pytest.raises(UserError, match=r"grades go up to 3e\+09: give at most 100,000"):
+        score_split(ranking([1, 0, 1], ["q"] * 3, grade=[3e9, 0, 1]), np.arange(3.0), ["nDCG@1"])
 
 
 def test_correlations_are_those_of_numpy():

@@ -330,6 +330,41 @@ def test_refusals_say_what_to_give(tmp_path):
         read_runs([tmp_path / "broken"])
 
 
+def change(*path):
+    """A change of one value in a table: the last of the path takes the place of what is there."""
+
+    def apply(values):
+        for step in path[:-2]:
+            values = values[step]
+        values[path[-2]] = path[-1]
+
+    return apply
+
+
+APART = {
+    "no epochs": ("record.json", change("epochs", [])),
+    "no metric on test": ("record.json", change("after", "test", {})),
+    "kept epochs of other stages": ("record.json", change("kept_epochs", [1, 2, 3])),
+    "no stages": ("record.json", change("recipe", "stages", 3)),
+    "a batch without cells": ("evidence.json", change("stages", 0, "snapshots", "1", "similarity", [])),
+    "fewer scores than pairs": ("evidence.json", change("test", "before", "score", [])),
+    "fewer labels than pairs": ("evidence.json", change("test", "label", [])),
+}
+
+
+@pytest.mark.parametrize("apart", APART)
+def test_files_of_a_run_that_do_not_go_together_are_told_in_words(tmp_path, finished, apart):
+    name, damage = APART[apart]
+    for other in ("record.json", "evidence.json"):
+        values = json.loads((finished / other).read_text())
+        if other == name:
+            damage(values)
+        (tmp_path / other).write_text(json.dumps(values))
+    with pytest.raises(UserError, match=r"record\.json and evidence\.json do not go together \(\w+: .*train again"):
+        write_report([tmp_path], tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
+
+
 def test_making_a_report_does_not_import_torch(finished, tmp_path):
     program = (
         "import sys; from pathlib import Path; from pairtune.report.page import write_report\n"

@@ -153,6 +153,8 @@ def test_a_remembered_value_is_computed_once(tmp_path):
     for _ in range(2):
         assert folder.remember("before", lambda: calls.append(1) or {"x": 1.5}) == {"x": 1.5}
     assert len(calls) == 1
+    (folder.path / "before.json").write_text('{"x": 1.')  # of a disk that lost its end
+    assert folder.remember("before", lambda: {"x": 1.5}) == folder.remember("before", dict) == {"x": 1.5}
 
 
 def test_the_earliest_of_equally_good_epochs_is_chosen():

@@ -39,6 +39,13 @@ def test_a_checkpoint_without_its_seal_or_one_of_its_files_is_not_gone_on_from(t
     assert newest_usable_checkpoint(tmp_path) is None
 
 
+@pytest.mark.parametrize("seal", ["[1]", "5", '"all"', "", "[" * 100_000])
+def test_a_seal_that_is_none_is_damage_like_any_other(tmp_path, seal):
+    before, newest = make_checkpoint(tmp_path, 4), make_checkpoint(tmp_path, 8)
+    (newest / "complete.json").write_text(seal)
+    assert newest_usable_checkpoint(tmp_path) == str(before) and not newest.exists()
+
+
 @pytest.mark.parametrize(
     ("best", "kept"), [("checkpoint-4", {4, 12}), ("checkpoint-12", {8, 12}), ("checkpoint-8", {8, 12}), ("gone", {12})]
 )
@@ -81,8 +88,10 @@ def test_the_fingerprint_of_a_task_sees_texts_labels_and_splits(small_task):
         replace(small_task, train=replace(train, right=(*train.right[:-1], "another"))),
         replace(small_task, dev=small_task.test, test=small_task.dev),
         replace(small_task, name="other"),
+        replace(small_task, train=replace(train, left=("a\0b", "c", *train.left[2:]))),
+        replace(small_task, train=replace(train, left=("a", "b\0c", *train.left[2:]))),
     ]
-    assert len({before, *(task.fingerprint() for task in others)}) == 5
+    assert len({before, *(task.fingerprint() for task in others)}) == 7
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(100.0, "will take about 11 days 13 h"), (0.01, "")])

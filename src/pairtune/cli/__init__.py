@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -18,6 +19,8 @@ __all__ = ["app", "learning", "main", "preparing", "scoring", "sharing"]
 def main(words: Sequence[str] | None = None) -> NoReturn:
     """Run the command line, or these words of one: a user's mistake ends in one message, not in a traceback."""
     words = sys.argv[1:] if words is None else words
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that is not UTF-8 gets escapes for what it cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         refuse_unquoted(words)
         app(words)

@@ -27,7 +27,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 WIDE = 140  # columns of a table that goes to a file or a pipe, where no window cuts it
-screen = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE)
+# names of files and folders stand in tables: [/x] is no markup there, and :x: no sign
+screen = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE, markup=False, emoji=False)
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of text, for programs.")]
 LeftPrompt = Annotated[

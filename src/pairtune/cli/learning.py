@@ -61,7 +61,7 @@ def train(
     """Train on your pairs (--data), or train a recipe, and keep the model that is best on dev."""
     from pairtune import training
 
-    overrides = [*(settings or ()), *([f"encoder={json.dumps(model)}"] if model else ())]
+    overrides = [*(settings or ()), *([f"encoder={json.dumps(model, ensure_ascii=False)}"] if model else ())]
     overrides += [f"seeds={parse_seeds(seeds)}"] if seeds is not None else []
     folder: Path | None = None
     try:

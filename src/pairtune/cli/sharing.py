@@ -135,7 +135,13 @@ def describe_folder(folder: Path) -> str:
     """Whether a folder, or the one that it would be made in, can be written, and how much room there is."""
     there = next(path for path in (folder, *folder.parents) if path.exists())
     may = "can be written" if there.is_dir() and os.access(there, os.W_OK) else "CANNOT be written"
-    return f"{str(folder).replace(str(Path.home()), '~')}, {may}, {shutil.disk_usage(there).free / 1e9:.1f} GB free"
+    return f"{shorten_home(folder)}, {may}, {shutil.disk_usage(there).free / 1e9:.1f} GB free"
+
+
+def shorten_home(folder: Path) -> str:
+    """The path with ~ for the user's home, where the system knows one: for a user without a name there is none."""
+    home = os.path.expanduser("~")  # noqa: PTH111  (Path.home raises)
+    return str(folder).replace(home, "~") if home != "~" else str(folder)
 
 
 def self_test() -> str:

@@ -142,7 +142,8 @@ class Task:
         splits = (self.train, self.dev, self.test, *(self.extra[name] for name in others if name in self.extra))
         for pairs in splits:
             for column in (pairs.left, pairs.right, pairs.corpus or (), *zip(*(pairs.negatives or ()), strict=True)):
-                digest.update("\0".join(column).encode("utf-8", "surrogatepass") + b"\1")
+                whole = "\0".join(text.replace("\1", "\1\1").replace("\0", "\1\2") for text in column)
+                digest.update(whole.encode("utf-8", "surrogatepass") + b"\1")
             digest.update(pairs.label.tobytes())
         return f"{self.name}, {sum(map(len, splits)):,} pairs, {digest.hexdigest()[:12]}"
 

@@ -147,6 +147,7 @@ class Embeddings:
         if new or self._vectors is None:
             prompt = self.model.prompts.get(self.model.default_prompt_name) if self.model.default_prompt_name else None
             found = embed(self.model, new, what, prompt=prompt or "", exact=self.exact)
+            check_numbers(found)
             vectors = torch.nn.functional.normalize(found).cpu().numpy()
             self._row |= {text: place for place, text in enumerate(new, len(self._row))}
             self._vectors = vectors if self._vectors is None else np.concatenate([self._vectors, vectors])
@@ -156,6 +157,16 @@ class Embeddings:
         """(N,) the cosine of each pair."""
         vectors = self([*left, *right])
         return np.einsum("ij,ij->i", vectors[: len(left)], vectors[len(left) :])
+
+
+def check_numbers(vectors: Tensor) -> None:
+    """Refuse embeddings of which nothing can be said: those of damaged weights, or of a training that diverged."""
+    lost = int((~torch.isfinite(vectors).all(dim=1)).sum())
+    if lost:
+        raise UserError(
+            f"the encoder gives no finite numbers for {lost:,} of {len(vectors):,} texts: its weights are damaged, or its "
+            f"training diverged. Get the model again, or train it with a lower train.learning_rate"
+        )
 
 
 def encode(model: SentenceTransformer, texts: Sequence[str], what: str = "encoding") -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -44,6 +45,9 @@ __all__ = [
 ]
 
 
+HIGHEST_GRADE = 100_000  # trec_eval counts by grade, and has a place in memory for each up to the highest
+
+
 @dataclass(frozen=True)
 class Scored:
     """N pairs with their scores, (N,). threshold: pairs that score above it are called positive."""
@@ -60,8 +64,13 @@ class Scored:
     def gains(self) -> np.ndarray:
         """(N,) the grades as whole numbers, negatives of an ungraded set being 0; nDCG does not mind the scale."""
         grade = self.gold.grade if len(np.unique(self.gold.grade)) > 2 else self.positive.astype(np.float32)
-        whole = np.allclose(grade, np.round(grade))
-        return np.round(grade if whole else grade * 1000).astype(np.int64)
+        highest = float(np.abs(grade).max())
+        if highest > HIGHEST_GRADE:
+            raise UserError(f"grades go up to {highest:g}: give at most {HIGHEST_GRADE:,}; nDCG does not mind their scale")
+        if np.array_equal(grade, np.round(grade)):
+            return grade.astype(np.int64)
+        digits = 3 - min(0, math.floor(math.log10(highest)))  # three that count, also of grades that are all near 0
+        return np.round(grade.astype(np.float64) * 10.0**digits).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -126,8 +135,8 @@ def _look_up(name: str) -> tuple[str, int]:
     """
     if name in METRICS:
         return name, 0
-    match = re.fullmatch(r"(\w+)@(\d+)", name)
-    if match and f"{match[1]}@k" in METRICS and int(match[2]) > 0:
+    match = re.fullmatch(r"(\w+)@([1-9][0-9]{0,5})", name)
+    if match and f"{match[1]}@k" in METRICS:
         return f"{match[1]}@k", int(match[2])
     raise UserError(f"unknown metric {name!r}; known: {', '.join(METRICS)}")
 
@@ -207,6 +216,8 @@ def _check_scores(gold: Gold, scores: np.ndarray) -> None:
             f"scores of shape {scores.shape} for {queries} queries and {len(gold.corpus)} candidates: "
             f"give one score per query and candidate, query by query"
         )
+    if scores.dtype.kind not in "biuf":
+        raise UserError(f"scores are of type {scores.dtype}: every score must be a finite number")
     if not np.isfinite(scores).all():
         place = int(np.flatnonzero(~np.isfinite(scores.ravel()))[0])
         raise UserError(f"score {place} is {scores.ravel()[place]}: every score must be a finite number")

@@ -67,11 +67,13 @@ def rank_by_query(name: str, cut: int, query: np.ndarray, gain: np.ndarray, scor
         gain = (gain > 0).astype(np.int64)
     measure = MEASURES[name](cut)
     documents = _tie_breaking_names(gain)
-    qrels = [ir_measures.Qrel(str(q), d, int(g)) for q, d, g in zip(query, documents, gain, strict=True)]
+    number = {name: str(place) for place, name in enumerate(distinct_queries(query))}  # a name with NUL ends the process there
+    names = [number[name] for name in query.tolist()]
+    qrels = [ir_measures.Qrel(q, d, int(g)) for q, d, g in zip(names, documents, gain, strict=True)]
     ranks = ranks_within(query, scores)  # trec_eval reads scores as float32: near ones would be ties
-    run = [ir_measures.ScoredDoc(str(q), d, float(s)) for q, d, s in zip(query, documents, ranks, strict=True)]
+    run = [ir_measures.ScoredDoc(q, d, float(s)) for q, d, s in zip(names, documents, ranks, strict=True)]
     found = {value.query_id: value.value for value in ir_measures.iter_calc([measure], qrels, run)}
-    return np.array([found.get(str(q), 0.0) for q in distinct_queries(query)])
+    return np.array([found.get(q, 0.0) for q in number.values()])
 
 
 def ranks_within(query: np.ndarray, scores: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from pairtune.errors import UserError
 from pairtune.report.plots import (
     HARDNESS,
     MARKS,
@@ -54,7 +55,16 @@ class Plot:
 
 def write_report(paths: Sequence[Path], out: Path) -> Path:
     """Read the runs in these folders and write their page; with several runs it compares them."""
-    write_whole(out, render(read_runs(paths)))
+    shown = read_runs(paths)
+    try:
+        page = render(shown)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, AssertionError) as problem:
+        raise UserError(
+            f"{', '.join(map(str, paths))}: record.json and evidence.json do not go together "
+            f"({type(problem).__name__}: {problem}): "
+            f"if nobody has changed them, please report this (--debug shows where); else train again, with --overwrite"
+        ) from problem
+    write_whole(out, page)
     return out
 
 

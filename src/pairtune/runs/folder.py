@@ -148,11 +148,13 @@ class RunFolder:
             raise self._damaged(path) from problem
 
     def remember(self, name: str, compute: Callable[[], Any]) -> Any:
-        """A value that a resumed run need not compute again."""
+        """A value that a resumed run need not compute again, unless what was kept is damaged."""
         path = self.path / f"{name}.json"
-        if not path.exists():
-            write_whole(path, json.dumps(compute()))
-        return json.loads(path.read_text())
+        with suppress(FileNotFoundError, ValueError):
+            return json.loads(path.read_text(encoding="utf-8"))
+        text = json.dumps(compute())
+        write_whole(path, text)
+        return json.loads(text)
 
     @property
     def pending(self) -> Path | None:

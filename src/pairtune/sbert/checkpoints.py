@@ -45,8 +45,9 @@ def is_whole(folder: Path) -> bool:
     """Every sealed file is there and unchanged."""
     try:
         digests = json.loads((folder / SEAL).read_text())
-        return bool(digests) and all(file_digest(folder / name) == digest for name, digest in digests.items())
-    except (OSError, ValueError):
+        sealed = isinstance(digests, dict) and bool(digests)
+        return sealed and all(file_digest(folder / name) == digest for name, digest in digests.items())
+    except (OSError, ValueError, RecursionError):
         return False
 
 
