@@ -16,8 +16,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import held
-from interrupts import heed_interrupts
 from pairtune.cli import app, main
 from pairtune.runs.record import read_records
 from small import assert_same_weights, files_of_at_most, small_pairs
@@ -54,16 +52,6 @@ def refusal(words, out):
     return said.getvalue()
 
 
-def start_and_hold(words, out, step):
-    """A process that has made so many steps and waits for a signal."""
-    command = [sys.executable, held.__file__, str(step), *words, "--out", str(out)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts)
-    for line in process.stdout:
-        if line.startswith(held.HELD):
-            return process
-    raise AssertionError(process.stderr.read())
-
-
 @pytest.fixture(scope="module")
 def undisturbed(words, tmp_path_factory):
     """The model of a run that nobody stopped."""
@@ -86,17 +74,16 @@ class Interrupted:
 
 
 @pytest.fixture(scope="module")
-def interrupted(words, tmp_path_factory, tiny_encoder):
+def interrupted(words, tmp_path_factory, tiny_encoder, commands):
     """A run that another process wanted to write, and that was then stopped by Ctrl-C in its first epoch."""
     folder = tmp_path_factory.mktemp("interrupted")
     out, encoder = folder / "run", Path(shutil.copytree(tiny_encoder, folder / "encoder"))
     (folder / "own.toml").write_text(Path(words[1]).read_text().replace(tiny_encoder, str(encoder)))
     own = [words[0], str(folder / "own.toml"), *words[2:]]
-    process = start_and_hold(own, out, step=1)
-    refusals = [refusal([*own, *more], out) for more in ([], ["--resume"], ["--overwrite"])]
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate()
-    return Interrupted(own, out, encoder, process.pid, refusals, process.returncode, said)
+    with commands.held([*own, "--out", out], folder / "said.txt", step=1) as held:
+        refusals = [refusal([*own, *more], out) for more in ([], ["--resume"], ["--overwrite"])]
+        held.send(signal.SIGINT)
+    return Interrupted(own, out, encoder, held.process, refusals, held.end.status, held.end.said)
 
 
 def test_a_run_that_another_process_writes_is_in_use_until_that_has_ended(interrupted):
@@ -125,12 +112,11 @@ def test_to_keep_a_run_and_to_lose_it_are_not_asked_at_once(words, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def killed(words, tmp_path_factory):
+def killed(words, tmp_path_factory, commands):
     """The folder of a run that was killed in the middle of its third epoch."""
     out = tmp_path_factory.mktemp("killed") / "run"
-    process = start_and_hold(words, out, step=2 * STEPS + 5)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    with commands.held([*words, "--out", out], out.with_name("said.txt"), step=2 * STEPS + 5) as held:
+        held.send(signal.SIGKILL)
     return out
 
 

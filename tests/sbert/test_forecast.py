@@ -13,7 +13,8 @@ import torch
 from pairtune.data.material import training_dataset
 from pairtune.errors import UserError
 from pairtune.sbert import forecast
-from pairtune.sbert.trainer import EIGHT_BIT, find_8bit_optimizer, make_trainer, training_arguments
+from pairtune.sbert.optimizer import EIGHT_BIT, find_8bit_optimizer
+from pairtune.sbert.trainer import make_trainer, training_arguments
 from pairtune.training import run
 from small import assert_same_weights, small_recipe, weights
 
