@@ -173,7 +173,7 @@ def test_ctrl_c_while_a_class_is_being_made_ends_as_any_other(tmp_path):
 
 
 def test_a_full_disk_while_saving_loses_nothing(tmp_path, words, undisturbed):
-    with files_of_at_most(20_000_000):  # Python ignores the signal that the limit sends
+    with files_of_at_most(8_000_000):  # Python ignores the signal that the limit sends
         said = refusal(words, tmp_path / "run")
     assert "could not write to" in said and "--resume goes on" in said
     finish(words, tmp_path / "run", "--resume")
@@ -192,9 +192,9 @@ def test_a_finished_run_is_neither_lost_nor_done_again(tmp_path, words, undistur
     assert (out / "model" / "modules.json").exists()
 
 
-@pytest.mark.parametrize("megabytes", [35, 50])
+@pytest.mark.parametrize("megabytes", [15, 22])
 def test_a_disk_that_is_full_later_is_said_in_words_too(tmp_path, words, megabytes):
-    """The weights have 28 MB and are written; the state of the optimizer has twice as much."""
+    """The weights have 12 MB and are written; the state of the optimizer has twice as much."""
     with files_of_at_most(megabytes * 1_000_000):
         assert "could not write to" in refusal(words, tmp_path / "run")
 
