@@ -108,6 +108,20 @@ TOGETHER = {  # files whose tests share what is slow to make, by the name of the
 }
 
 
+LONG = (  # single tests that take seconds: begun early, so that no worker is left with one when the other has ended
+    "tests/test_docs.py::test_the_blocks_of_a_page",
+    "tests/test_readme.py",
+    "tests/loss/test_kernels.py::test_the_kernels_pass_their_tests",
+    "tests/cli/test_tuning.py",
+    "tests/cli/test_every_format.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those in LONG first; the rest stays in its order."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Hands out the groups of TOGETHER first, the largest of them at the start, then all other tests one by one.

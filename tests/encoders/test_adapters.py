@@ -98,7 +98,7 @@ def test_where_no_epoch_is_better_the_encoder_is_kept_as_it_came(tmp_path, tiny_
     wrong = small_pairs(16, 1)
     task = replace(small_task, train=PairSet.of(wrong.left, wrong.right, 1 - wrong.label))
     settings = {"loss": {"kind": "mse"}, "train": {"epochs": 1, "learning_rate": 0.02}, "keep_original": True}
-    record = run(lora_recipe(tiny_encoder, save, **settings), 1, out=tmp_path / "run", task=task)
+    record = run(lora_recipe(tiny_encoder, save, **settings), 1, out=tmp_path / "run", task=task, checkpoints=False)
     assert record.unchanged and record.after == record.before
     np.testing.assert_array_equal(encode(record.model), encode(tiny_encoder))
 
@@ -118,7 +118,7 @@ def test_an_adapter_can_be_tuned_further_as_a_whole_encoder(adapter):
 @pytest.mark.parametrize("again", [{"rank": 2}, None])
 def test_what_an_adapter_has_learned_is_kept_by_the_next_training(adapter, tiny_encoder, small_task, tmp_path, again):
     recipe = small_recipe(str(adapter), train={"epochs": 1, "learning_rate": 1e-9}, adapter=again)
-    found = encode(run(recipe, 1, out=tmp_path / "run", task=small_task).model)
+    found = encode(run(recipe, 1, out=tmp_path / "run", task=small_task, checkpoints=False).model)
     np.testing.assert_allclose(found, encode(adapter), atol=1e-4)
     assert np.abs(found - encode(tiny_encoder)).max() > 0.01
 

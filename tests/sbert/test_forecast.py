@@ -30,7 +30,7 @@ def trainer_of(model, task, stage, folder):
 def plain_run(tiny_encoder, small_task, tmp_path_factory):
     """A run of one epoch that is too short for a trial."""
     folder = tmp_path_factory.mktemp("plain") / "run"
-    run(small_recipe(tiny_encoder, train={"epochs": 1}), 1, out=folder, task=small_task)
+    run(small_recipe(tiny_encoder, train={"epochs": 1}), 1, out=folder, task=small_task, checkpoints=False)
     return folder
 
 
@@ -123,7 +123,13 @@ def test_an_8_bit_optimizer_needs_a_package_and_says_which(monkeypatch, tmp_path
 
 @pytest.mark.skipif(not any(map(find_spec, EIGHT_BIT)), reason="needs bitsandbytes or torchao")
 def test_an_8_bit_optimizer_trains_nearly_what_adamw_trains(plain_run, tiny_encoder, small_task, tmp_path):
-    run(small_recipe(tiny_encoder, train={"epochs": 1, "optimizer": "adamw-8bit"}), 1, out=tmp_path / "run", task=small_task)
+    run(
+        small_recipe(tiny_encoder, train={"epochs": 1, "optimizer": "adamw-8bit"}),
+        1,
+        out=tmp_path / "run",
+        task=small_task,
+        checkpoints=False,
+    )
     before, exact, rounded = (weights(folder) for folder in (Path(tiny_encoder), plain_run / "model", tmp_path / "run" / "model"))
     apart, moved = (
         np.sqrt(sum(np.square(one[name] - exact[name]).sum() for name in exact if exact[name].dtype == np.float32))
