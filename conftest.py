@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from killing import Commands
     from pairtune.data.pairs import Task
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -31,14 +33,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def tiny_encoder() -> str:
-    """A folder with the first two layers of MiniLM and its most frequent words: real geometry, a tenth of the time.
+    """A folder with most of MiniLM's first two layers and its most frequent words: real geometry, little time.
 
     Made once and kept in the cache, so that both test workers and later runs share it.
     """
     from pairtune.cache import cache_folder
-    from small import make_tiny_encoder
+    from small import NEURONS, PIECES, make_tiny_encoder
 
-    folder = cache_folder() / "encoders" / "minilm-2-layers-8000-pieces"
+    folder = cache_folder() / "encoders" / f"minilm-2-layers-{PIECES}-pieces-{NEURONS}-neurons"
     if not (folder / "modules.json").exists():
         aside = folder.with_name(f"{folder.name}.{os.getpid()}")
         make_tiny_encoder(aside)
@@ -76,6 +78,15 @@ def small_task() -> Task:
     return Task("small", "regression", small_pairs(48, 1), small_pairs(24, 2), small_pairs(24, 3), "Spearman", metrics)
 
 
+@pytest.fixture(scope="session")
+def commands() -> Iterator[Commands]:
+    """Starts commands of pairtune in processes of their own that need not load torch again."""
+    from killing import starting_commands
+
+    with starting_commands() as commands:
+        yield commands
+
+
 TOGETHER = {  # files whose tests share what is slow to make, by the name of their group: each group runs on one worker
     "tests/tune/test_tuner.py": "searches",
     "tests/test_resume.py": "stopped runs",
@@ -83,11 +94,11 @@ TOGETHER = {  # files whose tests share what is slow to make, by the name of the
     "tests/report/test_report.py": "reported runs",
     "tests/sbert/test_losses_ddp.py": "two processes",
     "tests/sbert/test_sampler_ddp.py": "two processes",
-    "tests/sbert/test_processes.py": "processes that train together",
+    "tests/sbert/test_processes.py": "two processes",
     "tests/sbert/test_card.py": "cards",
     "tests/test_keeping.py": "kept encoders",
-    "tests/test_killed_anywhere.py": "killed runs",
-    "tests/encoders/test_adapters.py": "adapters",
+    "tests/test_killed_anywhere.py": "stopped runs",
+    "tests/encoders/test_adapters.py": "stopped runs",
     "tests/encoders/test_sizes.py": "sizes",
     "tests/data/test_sources.py": "sources",
     "tests/serve/test_serve.py": "served models",
@@ -95,6 +106,20 @@ TOGETHER = {  # files whose tests share what is slow to make, by the name of the
     "tests/report/test_report_browser.py": "browser",
     "tests/engines/test_engines_spark.py": "Spark",
 }
+
+
+LONG = (  # single tests that take seconds: begun early, so that no worker is left with one when the other has ended
+    "tests/test_docs.py::test_the_blocks_of_a_page",
+    "tests/test_readme.py",
+    "tests/loss/test_kernels.py::test_the_kernels_pass_their_tests",
+    "tests/cli/test_tuning.py",
+    "tests/cli/test_every_format.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those in LONG first; the rest stays in its order."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
 @pytest.hookimpl(optionalhook=True)

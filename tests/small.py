@@ -46,8 +46,11 @@ def assert_same_weights(one, other):
         np.testing.assert_array_equal(first[name], second[name], err_msg=name)
 
 
+PIECES, NEURONS = 3000, 256  # of 30,522 pieces of words, and of the 1,536 neurons between two layers
+
+
 def make_tiny_encoder(folder):
-    """The first two layers of MiniLM, with its 8,000 most frequent pieces of words and those that tests need whole."""
+    """The first two layers of MiniLM: their strongest neurons, the most frequent pieces of words, and words that tests need."""
     from torch.nn import Embedding
 
     from pairtune.encoders.loading import load_encoder
@@ -55,14 +58,28 @@ def make_tiny_encoder(folder):
     model = load_encoder("minilm", device="cpu")
     bert = model[0].auto_model
     bert.encoder.layer = bert.encoder.layer[:2]
-    kept = sorted(place for word, place in model.tokenizer.get_vocab().items() if place < 8000 or word in {*WORDS, *RARE})
+    for layer in bert.encoder.layer:
+        keep_strongest(layer.intermediate.dense, layer.output.dense)
+    words = {*WORDS, *RARE}
+    kept = sorted(place for word, place in model.tokenizer.get_vocab().items() if place < PIECES or word in words)
     bert.embeddings.word_embeddings = Embedding.from_pretrained(bert.embeddings.word_embeddings.weight[kept].detach())
-    bert.config.num_hidden_layers, bert.config.vocab_size = 2, len(kept)
+    bert.config.update({"num_hidden_layers": 2, "intermediate_size": NEURONS, "vocab_size": len(kept)})
     model.save_pretrained(str(folder), create_model_card=False)
     pieces = json.loads((folder / "tokenizer.json").read_text())
     known = {place: word for word, place in pieces["model"]["vocab"].items()}
     pieces["model"]["vocab"] = {known[place]: row for row, place in enumerate(kept)}
     (folder / "tokenizer.json").write_text(json.dumps(pieces))
+
+
+def keep_strongest(enter, leave):
+    """Of the neurons between two linear layers, those with the largest weights on both sides."""
+    from torch.nn import Parameter
+
+    strength = enter.weight.norm(dim=1) * leave.weight.norm(dim=0)
+    kept = strength.topk(NEURONS).indices.sort().values
+    enter.weight, enter.bias = Parameter(enter.weight[kept].detach()), Parameter(enter.bias[kept].detach())
+    leave.weight = Parameter(leave.weight[:, kept].detach())
+    enter.out_features = leave.in_features = NEURONS
 
 
 def make_smallest_encoder(tiny_encoder, folder):

@@ -49,7 +49,14 @@ def test_where_no_epoch_beats_the_encoder_it_is_kept_as_it_came(tmp_path, tiny_e
 
 
 def test_an_epoch_that_beats_the_encoder_is_kept(tmp_path, tiny_encoder, small_task):
-    record = run(small_recipe(tiny_encoder, keep_original=True), 1, out=tmp_path / "run", task=small_task)
+    record = run(
+        small_recipe(tiny_encoder, keep_original=True),
+        1,
+        out=tmp_path / "run",
+        task=small_task,
+        checkpoints=False,
+        keep_model=False,
+    )
     assert record.best_epoch > 0 and record.kept_epochs == [record.best_epoch] and record.advise() is None
     assert record.after["dev"]["Spearman"] > record.before["dev"]["Spearman"]
 
@@ -57,7 +64,12 @@ def test_an_epoch_that_beats_the_encoder_is_kept(tmp_path, tiny_encoder, small_t
 def test_the_encoder_is_no_candidate_where_the_recipe_says_so(tmp_path, tiny_encoder, wrong_task):
     for settings in ({"keep_original": False}, {"select": "last"}, {"select": "average"}):
         record = run(
-            wrong_recipe(tiny_encoder, train={"epochs": 1}, **settings), 1, out=tmp_path / str(settings), task=wrong_task
+            wrong_recipe(tiny_encoder, train={"epochs": 1}, **settings),
+            1,
+            out=tmp_path / str(settings),
+            task=wrong_task,
+            checkpoints=False,
+            keep_model=False,
         )
         assert record.best_epoch > 0 and record.after["dev"]["Spearman"] < record.before["dev"]["Spearman"]
 
@@ -68,8 +80,20 @@ def test_a_stage_that_makes_it_worse_leaves_what_the_stage_before_left(tmp_path,
         "loss": {"kind": "mse"},
         "train": {"epochs": 2, "learning_rate": 0.05, "max_seq_length": 5},
     }  # the host's words are lost
-    alone = run(small_recipe(tiny_encoder, keep_original=True, stages=[good]), 1, out=tmp_path / "alone", task=small_task)
-    both = run(small_recipe(tiny_encoder, keep_original=True, stages=[good, bad]), 1, out=tmp_path / "both", task=small_task)
+    alone = run(
+        small_recipe(tiny_encoder, keep_original=True, stages=[good]),
+        1,
+        out=tmp_path / "alone",
+        task=small_task,
+        checkpoints=False,
+    )
+    both = run(
+        small_recipe(tiny_encoder, keep_original=True, stages=[good, bad]),
+        1,
+        out=tmp_path / "both",
+        task=small_task,
+        checkpoints=False,
+    )
     assert alone.best_epoch > 0 and both.kept_epochs == [alone.best_epoch, 0] and not both.unchanged
     assert_same_weights(tmp_path / "alone" / "model", tmp_path / "both" / "model")
     assert both.after == alone.after and SentenceTransformer(both.model, device="cpu").max_seq_length == 16
@@ -95,7 +119,14 @@ def test_the_report_marks_epoch_zero_as_the_one_that_was_kept(tmp_path, tiny_enc
 
 
 def test_the_place_of_the_kept_epoch_counts_the_stages_before(tmp_path, tiny_encoder, small_task):
-    record = run(small_recipe(tiny_encoder, train={"epochs": 1}), 1, out=tmp_path / "run", task=small_task)
+    record = run(
+        small_recipe(tiny_encoder, train={"epochs": 1}),
+        1,
+        out=tmp_path / "run",
+        task=small_task,
+        checkpoints=False,
+        keep_model=False,
+    )
     epochs = [Epoch(stage=stage, epoch=number, dev={}) for stage, number in ((1, 1), (1, 2), (2, 1), (2, 2))]
     for kept, place in (([2, 1], 3), ([2, 0], 2), ([0, 2], 4), ([0, 0], 0)):
         found = record.model_copy(update={"epochs": epochs, "kept_epochs": kept, "best_epoch": kept[-1]})

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from killing import killable
+from killing import Commands
 from pairtune.errors import UserError
 from pairtune.runs.recipe import make_recipe
 from pairtune.runs.record import Run
@@ -58,14 +58,14 @@ class Place:
 
     folder: Path
     encoder: str
-    run: object
+    commands: Commands
 
     def words(self, name, out, *how, data="pairs"):
         own = ["--data", self.folder / f"{data}.jsonl", "--left", "left", "--right", "right", "--label", "label"]
         return ["train", self.folder / f"{name}.toml", *own, "--out", out, *how]
 
     def command(self, words, **kill):
-        return self.run(words, self.folder / "said.txt", **kill)
+        return self.commands.run(words, self.folder / "said.txt", **kill)
 
     def undisturbed(self, name):
         return self.folder / f"undisturbed-{name}" / "model"
@@ -76,16 +76,15 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, tiny_encoder):
+def place(tmp_path_factory, tiny_encoder, commands):
     folder = tmp_path_factory.mktemp("place")
     write_pairs(folder / "pairs.jsonl", known_pairs(40, 7))
-    with killable() as run:
-        place = Place(folder, make_smallest_encoder(tiny_encoder, folder / "encoder"), run)
-        for name, table in RECIPES.items():
-            place.write_recipe(name, table)
-            ended = place.command(place.words(name, place.undisturbed(name).parent))
-            assert ended.status == 0, ended.said
-        yield place
+    place = Place(folder, make_smallest_encoder(tiny_encoder, folder / "encoder"), commands)
+    for name, table in RECIPES.items():
+        place.write_recipe(name, table)
+        ended = place.command(place.words(name, place.undisturbed(name).parent))
+        assert ended.status == 0, ended.said
+    return place
 
 
 class FolderOfARun(RuleBasedStateMachine):

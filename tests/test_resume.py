@@ -16,8 +16,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import held
-from interrupts import heed_interrupts
 from pairtune.cli import app, main
 from pairtune.runs.record import read_records
 from small import assert_same_weights, files_of_at_most, small_pairs
@@ -54,16 +52,6 @@ def refusal(words, out):
     return said.getvalue()
 
 
-def start_and_hold(words, out, step):
-    """A process that has made so many steps and waits for a signal."""
-    command = [sys.executable, held.__file__, str(step), *words, "--out", str(out)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts)
-    for line in process.stdout:
-        if line.startswith(held.HELD):
-            return process
-    raise AssertionError(process.stderr.read())
-
-
 @pytest.fixture(scope="module")
 def undisturbed(words, tmp_path_factory):
     """The model of a run that nobody stopped."""
@@ -86,17 +74,16 @@ class Interrupted:
 
 
 @pytest.fixture(scope="module")
-def interrupted(words, tmp_path_factory, tiny_encoder):
+def interrupted(words, tmp_path_factory, tiny_encoder, commands):
     """A run that another process wanted to write, and that was then stopped by Ctrl-C in its first epoch."""
     folder = tmp_path_factory.mktemp("interrupted")
     out, encoder = folder / "run", Path(shutil.copytree(tiny_encoder, folder / "encoder"))
     (folder / "own.toml").write_text(Path(words[1]).read_text().replace(tiny_encoder, str(encoder)))
     own = [words[0], str(folder / "own.toml"), *words[2:]]
-    process = start_and_hold(own, out, step=1)
-    refusals = [refusal([*own, *more], out) for more in ([], ["--resume"], ["--overwrite"])]
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate()
-    return Interrupted(own, out, encoder, process.pid, refusals, process.returncode, said)
+    with commands.held([*own, "--out", out], folder / "said.txt", step=1) as held:
+        refusals = [refusal([*own, *more], out) for more in ([], ["--resume"], ["--overwrite"])]
+        held.send(signal.SIGINT)
+    return Interrupted(own, out, encoder, held.process, refusals, held.end.status, held.end.said)
 
 
 def test_a_run_that_another_process_writes_is_in_use_until_that_has_ended(interrupted):
@@ -125,12 +112,11 @@ def test_to_keep_a_run_and_to_lose_it_are_not_asked_at_once(words, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def killed(words, tmp_path_factory):
+def killed(words, tmp_path_factory, commands):
     """The folder of a run that was killed in the middle of its third epoch."""
     out = tmp_path_factory.mktemp("killed") / "run"
-    process = start_and_hold(words, out, step=2 * STEPS + 5)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    with commands.held([*words, "--out", out], out.with_name("said.txt"), step=2 * STEPS + 5) as held:
+        held.send(signal.SIGKILL)
     return out
 
 
@@ -187,7 +173,7 @@ def test_ctrl_c_while_a_class_is_being_made_ends_as_any_other(tmp_path):
 
 
 def test_a_full_disk_while_saving_loses_nothing(tmp_path, words, undisturbed):
-    with files_of_at_most(20_000_000):  # Python ignores the signal that the limit sends
+    with files_of_at_most(8_000_000):  # Python ignores the signal that the limit sends
         said = refusal(words, tmp_path / "run")
     assert "could not write to" in said and "--resume goes on" in said
     finish(words, tmp_path / "run", "--resume")
@@ -206,9 +192,9 @@ def test_a_finished_run_is_neither_lost_nor_done_again(tmp_path, words, undistur
     assert (out / "model" / "modules.json").exists()
 
 
-@pytest.mark.parametrize("megabytes", [35, 50])
+@pytest.mark.parametrize("megabytes", [15, 22])
 def test_a_disk_that_is_full_later_is_said_in_words_too(tmp_path, words, megabytes):
-    """The weights have 28 MB and are written; the state of the optimizer has twice as much."""
+    """The weights have 12 MB and are written; the state of the optimizer has twice as much."""
     with files_of_at_most(megabytes * 1_000_000):
         assert "could not write to" in refusal(words, tmp_path / "run")
 

@@ -272,7 +272,7 @@ def train(
     out, seeds = Path(out), recipe.seeds if seeds is None else seeds
     options: Any = {"results": out.parent / "results.jsonl", "task": task, "resume": resume, "overwrite": overwrite}
     with together():
-        old = share_from_first(lambda: find_old(out, seeds, overwrite=overwrite))
+        old = share_from_first(lambda: find_others(out, seeds, overwrite=overwrite))
         runs = []
         for seed in seeds:
             wanted = [*((one, seed) for one in average_with), *repeat(recipe, seed)]
@@ -310,7 +310,7 @@ def train_others(wanted: Sequence[tuple[Recipe, int]], out: Path, seed: int, tas
     return found
 
 
-def find_old(out: Path, seeds: Sequence[int], *, overwrite: bool) -> list[Path]:
+def find_others(out: Path, seeds: Sequence[int], *, overwrite: bool) -> list[Path]:
     """The runs of other seeds in the folder. Refuses one with a model that none of them made; to lose one that is at work."""
     mine = {f"seed-{seed}" for seed in seeds}
     others = [path.parent for path in out.glob("seed-*/recipe.json") if path.parent.name not in mine]

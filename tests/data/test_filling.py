@@ -157,7 +157,7 @@ def test_a_recipe_fills_what_it_trains_and_is_selected_on(tmp_path, tiny_encoder
     from pairtune.training import run
 
     recipe = small_recipe(tiny_encoder, train={"candidates": 5, "epochs": 1}, dev_candidates=6)
-    record = run(recipe, 1, out=tmp_path / "run", task=ranking(), keep_model=False)
+    record = run(recipe, 1, out=tmp_path / "run", task=ranking(), keep_model=False, checkpoints=False)
     assert record.pairs == {"train": 24 * 5, "dev": 12 * 6, "test": 24}
     assert record.notes[-1].endswith("24 to 72 pairs")
 

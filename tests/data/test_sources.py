@@ -123,7 +123,13 @@ def test_the_plain_step_trains_on_them_too_with_the_prompts_of_each(tmp_path, ti
 
     monkeypatch.setattr("pairtune.data.sources.training_dataset", note)
     prompted = sources(folder, faq={"prompts": {"left": "query: "}})
-    record = run(recipe(tiny_encoder, folder, sources=prompted, train={"fast": False, "epochs": 1}), 1, out=tmp_path / "run")
+    record = run(
+        recipe(tiny_encoder, folder, sources=prompted, train={"fast": False, "epochs": 1}),
+        1,
+        out=tmp_path / "run",
+        checkpoints=False,
+        keep_model=False,
+    )
     assert record.epochs[0].loss > 0
     assert columns["faq"].startswith("query: ") and columns["sts"].startswith("see ")
 

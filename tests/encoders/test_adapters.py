@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +13,6 @@ from safetensors.numpy import load_file
 from sentence_transformers import SentenceTransformer
 from typer.testing import CliRunner
 
-import held
-from interrupts import heed_interrupts
 from pairtune.cli import app
 from pairtune.data.pairs import PairSet
 from pairtune.encoders.adapters import add_adapter, check_adapter, has_adapter, merge_adapter
@@ -29,8 +25,6 @@ from small import small_pairs, small_recipe, weights
 
 TEXTS = ["a river under the bridge", "the stone", "a candle in the window of the garden"]
 STEPS = 4  # of an epoch
-
-pytestmark = pytest.mark.xdist_group("adapters")  # the runs that tests read are made once
 
 
 def lora_recipe(encoder, save, **more):
@@ -86,12 +80,9 @@ def test_only_what_the_adapter_stands_beside_has_changed(merged, tiny_encoder):
     assert changed == {name for name in linear if not name.startswith("pooler.")}
 
 
-def test_a_killed_training_of_an_adapter_ends_with_the_same_weights(words, adapter, tmp_path):
-    command = [sys.executable, held.__file__, str(STEPS + 2), *words, "--out", str(tmp_path / "run")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts)
-    assert any(line.startswith(held.HELD) for line in process.stdout), process.stderr.read()
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+def test_a_killed_training_of_an_adapter_ends_with_the_same_weights(words, adapter, tmp_path, commands):
+    with commands.held([*words, "--out", tmp_path / "run"], tmp_path / "said.txt", step=STEPS + 2) as held:
+        held.send(signal.SIGKILL)
     checkpoints = tmp_path / "run" / "seed-1" / "checkpoints" / "stage-1"
     assert [path.name for path in checkpoints.glob("checkpoint-*")] == [f"checkpoint-{STEPS}"]
     found, expected = (
@@ -107,7 +98,7 @@ def test_where_no_epoch_is_better_the_encoder_is_kept_as_it_came(tmp_path, tiny_
     wrong = small_pairs(16, 1)
     task = replace(small_task, train=PairSet.of(wrong.left, wrong.right, 1 - wrong.label))
     settings = {"loss": {"kind": "mse"}, "train": {"epochs": 1, "learning_rate": 0.02}, "keep_original": True}
-    record = run(lora_recipe(tiny_encoder, save, **settings), 1, out=tmp_path / "run", task=task)
+    record = run(lora_recipe(tiny_encoder, save, **settings), 1, out=tmp_path / "run", task=task, checkpoints=False)
     assert record.unchanged and record.after == record.before
     np.testing.assert_array_equal(encode(record.model), encode(tiny_encoder))
 
@@ -127,7 +118,7 @@ def test_an_adapter_can_be_tuned_further_as_a_whole_encoder(adapter):
 @pytest.mark.parametrize("again", [{"rank": 2}, None])
 def test_what_an_adapter_has_learned_is_kept_by_the_next_training(adapter, tiny_encoder, small_task, tmp_path, again):
     recipe = small_recipe(str(adapter), train={"epochs": 1, "learning_rate": 1e-9}, adapter=again)
-    found = encode(run(recipe, 1, out=tmp_path / "run", task=small_task).model)
+    found = encode(run(recipe, 1, out=tmp_path / "run", task=small_task, checkpoints=False).model)
     np.testing.assert_allclose(found, encode(adapter), atol=1e-4)
     assert np.abs(found - encode(tiny_encoder)).max() > 0.01
 

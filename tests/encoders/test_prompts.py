@@ -81,7 +81,9 @@ def test_a_trained_model_keeps_its_prompts_and_scores_as_its_record_says(tmp_pat
     pairs = PairSet.of(QUERIES, ANSWERS, corpus=ANSWERS, negatives=[[text] for text in reversed(ANSWERS)])
     task = Task("small", "retrieval", pairs, pairs, pairs, "MRR", ("MRR", "HP@1"))
     prompts = {"left": "ask: ", "right": "say: "}
-    record = run(small_recipe(tiny_encoder, loss={"kind": "bsc"}, prompts=prompts), 1, out=tmp_path / "run", task=task)
+    record = run(
+        small_recipe(tiny_encoder, loss={"kind": "bsc"}, prompts=prompts), 1, out=tmp_path / "run", task=task, checkpoints=False
+    )
     model = SentenceTransformer(record.model, device="cpu")
     assert (model.prompts["query"], model.prompts["document"]) == ("ask: ", "say: ")
     scores = model.encode_query(QUERIES, normalize_embeddings=True) @ model.encode_document(ANSWERS, normalize_embeddings=True).T
@@ -122,7 +124,7 @@ def marked_run(tmp_path, tiny_encoder, answers=ANSWERS, **settings):
     pairs = PairSet.of([*QUERIES, *QUERIES], [*answers, *answers[1:], answers[0]], [1] * 12 + [0] * 12)
     task = Task("t", "ranking", pairs, pairs, pairs, "MAP", ("MAP",))
     recipe = small_recipe(tiny_encoder, mark_sides=True, **settings)
-    return task, run(recipe, 1, out=tmp_path / "run", task=task)
+    return task, run(recipe, 1, out=tmp_path / "run", task=task, checkpoints=False)
 
 
 def test_marked_sides_are_read_with_the_hosts_own_words(tmp_path, tiny_encoder):

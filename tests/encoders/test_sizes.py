@@ -78,7 +78,7 @@ def test_embeddings_that_are_cut_stay_raw_where_the_loss_asks_for_that():
 def trained(tmp_path_factory, tiny_encoder, small_task):
     """A run over three dimensions."""
     recipe = small_recipe(tiny_encoder, train={"dimensions": DIMENSIONS, "epochs": 1})
-    return run(recipe, 1, out=tmp_path_factory.mktemp("sizes") / "run", task=small_task)
+    return run(recipe, 1, out=tmp_path_factory.mktemp("sizes") / "run", task=small_task, checkpoints=False)
 
 
 def test_a_run_records_what_each_size_scores_on_dev(trained, small_task):

@@ -40,7 +40,13 @@ def test_a_static_embedding_is_ordered_trained_evaluated_and_saved(static_encode
     order = {"by": "examples", "group": 4, "neighbors": 6, "encode": "reuse"}
     loss = {"kind": "combo", "duplicates": "mask", "guide": 0.0}
     train = {"learning_rate": 0.02, "dimensions": [32, 8]}
-    record = run(small_recipe(static_encoder, order=order, loss=loss, train=train), 1, out=tmp_path / "run", task=small_task)
+    record = run(
+        small_recipe(static_encoder, order=order, loss=loss, train=train),
+        1,
+        out=tmp_path / "run",
+        task=small_task,
+        checkpoints=False,
+    )
     assert "its first module is StaticEmbedding" in capsys.readouterr().err
     assert [size.dimension for size in record.sizes[::3]] == [32, 8]
     before, after = (SentenceTransformer(folder, device="cpu").encode(TEXTS) for folder in (static_encoder, record.model))
@@ -51,7 +57,7 @@ def test_a_static_embedding_is_ordered_trained_evaluated_and_saved(static_encode
 def test_where_training_does_not_help_a_static_embedding_is_kept(static_encoder, small_task, tmp_path):
     wrong = PairSet.of(small_task.train.left, small_task.train.right, 1 - small_task.train.label)
     recipe = small_recipe(static_encoder, train={"learning_rate": 0.5, "epochs": 1}, loss={"kind": "mse"}, keep_original=True)
-    record = run(recipe, 1, out=tmp_path / "run", task=replace(small_task, train=wrong))
+    record = run(recipe, 1, out=tmp_path / "run", task=replace(small_task, train=wrong), checkpoints=False)
     assert record.unchanged and record.after == record.before
 
 

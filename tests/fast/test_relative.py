@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from importlib.util import find_spec
 
 import pytest
 import torch
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-runs_kernels = pytest.mark.skipif(not INTERPRETED and DEVICE == "cpu", reason="runs in a second process, with TRITON_INTERPRET=1")
+runs_kernels = pytest.mark.skipif(
+    not INTERPRETED and DEVICE == "cpu", reason="runs in the second process of tests/loss/test_kernels.py"
+)
 LENGTHS = {"short": [1, 3, 0, 17, 20, 0], "long": [5, 0, 90, 64, 2, 33]}
-
-
-@pytest.mark.skipif(DEVICE == "cuda" or INTERPRETED, reason="the kernels run in this process")
-@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton: pip install pairtune[dev]")
-def test_the_kernels_pass_their_tests_in_the_interpreter():
-    chosen = ["-p", "no:cacheprovider", "-p", "no:xdist", "-k", "attention_is or dropped", __file__]
-    command = [sys.executable, "-m", "pytest", *chosen]
-    result = subprocess.run(command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout[-4000:]
-    assert "5 passed" in result.stdout
 
 
 def make_sides(lengths, dtype, heads=3, width=16):

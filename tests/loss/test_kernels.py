@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import torch
@@ -27,10 +28,17 @@ TEXTS, PAIRS, WIDTH = 120, 140, 70
 @pytest.mark.skipif(DEVICE == "cuda" or INTERPRETED, reason="the kernels run in this process")
 @pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton: pip install pairtune[dev]")
 def test_the_kernels_pass_their_tests_in_the_interpreter():
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", "kernels_give", __file__]
+    """Those of the loss here, and those of attention in tests/fast/test_relative.py: five."""
+    chosen = [
+        "-k",
+        "kernels_give or attention_is or dropped",
+        __file__,
+        str(Path(__file__).parents[1] / "fast" / "test_relative.py"),
+    ]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *chosen]
     result = subprocess.run(command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout[-4000:]
-    assert f"{len(CASES)} passed" in result.stdout
+    assert f"{len(CASES) + 5} passed" in result.stdout
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairtune.errors import UserError
-from pairtune.ordering import ORDERINGS, Order, Side, advise, epoch_seed, order_pairs
+from pairtune.ordering import ORDERINGS, Order, Side, epoch_seed, note_limits, order_pairs
 from pairtune.ordering.order import number_texts, rank_rows
 from pairtune.runs.recipe import OrderSettings
 
@@ -154,7 +154,7 @@ def test_identical_texts_are_said_and_ordered_all_the_same(by):
     order = order_pairs(side, settings_for(by), 1)
     assert sorted(order.rows.tolist()) == list(range(20))
     assert order.sizes().max() == 3
-    assert "all 20 left texts are identical" in advise(side, settings_for(by))[-1]
+    assert "all 20 left texts are identical" in note_limits(side, settings_for(by))[-1]
 
 
 @pytest.mark.parametrize("by", ["examples", "words", "clusters", "neighbors"])
@@ -166,13 +166,13 @@ def test_identical_texts_stand_alone_when_they_are_dropped(by):
 def test_too_few_pairs_are_said_and_ordered_all_the_same():
     side, choice = encoded(["a b", "b c", "c d"]), OrderSettings(by="examples")
     assert order_pairs(side, choice, 1).sizes().tolist() == [3]
-    assert advise(side, choice) == [
+    assert note_limits(side, choice) == [
         "order.group is 8, but there are only 3 pairs: a group holds all of them at most",
         "order.neighbors is 500, but a pair has only 2 others: all are looked at",
     ]
-    clusters = advise(side, OrderSettings(by="clusters", clusters=9, group=2))
+    clusters = note_limits(side, OrderSettings(by="clusters", clusters=9, group=2))
     assert clusters == ["order.clusters is 9, but there are only 3 distinct texts: as many clusters"]
-    assert advise(side, OrderSettings(by="uniform")) == []
+    assert note_limits(side, OrderSettings(by="uniform")) == []
 
 
 def test_texts_are_numbered_by_first_appearance():

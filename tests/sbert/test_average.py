@@ -92,7 +92,7 @@ def test_a_blend_lies_between_the_encoder_as_it_came_and_the_tuned_one(tmp_path,
 def test_the_card_and_the_record_of_an_average_say_so(tmp_path, tiny_encoder, small_task):
     from pairtune.training import run
 
-    record = run(small_recipe(tiny_encoder, select="average"), 1, out=tmp_path / "run", task=small_task)
+    record = run(small_recipe(tiny_encoder, select="average"), 1, out=tmp_path / "run", task=small_task, checkpoints=False)
     assert record.recipe["select"] == "average"
     assert "Kept: the mean of the weights after each of 2 epochs; seed 1." in (tmp_path / "run/model/README.md").read_text()
     best = record.model_copy(update={"recipe": {**record.recipe, "select": "best"}, "best_epoch": 1})

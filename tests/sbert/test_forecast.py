@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import pytest
 import torch
 
 from pairtune.data.material import training_dataset
+from pairtune.encoders.loading import load_encoder
 from pairtune.errors import UserError
 from pairtune.sbert import forecast
-from pairtune.sbert.trainer import EIGHT_BIT, find_8bit_optimizer, make_trainer, training_arguments
+from pairtune.sbert.optimizer import EIGHT_BIT, find_8bit_optimizer
+from pairtune.sbert.trainer import make_trainer, training_arguments
 from pairtune.training import run
 from small import assert_same_weights, small_recipe, weights
 
@@ -27,15 +30,25 @@ def trainer_of(model, task, stage, folder):
 def plain_run(tiny_encoder, small_task, tmp_path_factory):
     """A run of one epoch that is too short for a trial."""
     folder = tmp_path_factory.mktemp("plain") / "run"
-    run(small_recipe(tiny_encoder, train={"epochs": 1}), 1, out=folder, task=small_task)
+    run(small_recipe(tiny_encoder, train={"epochs": 1}), 1, out=folder, task=small_task, checkpoints=False)
     return folder
 
 
-def test_a_trial_tells_parameters_memory_and_time_and_leaves_no_trace(
-    plain_run, tiny_encoder, small_task, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setattr(forecast, "WORTH", 0)
-    run(small_recipe(tiny_encoder, train={"epochs": 1}), 1, out=tmp_path / "run", task=small_task)
+def train_after_a_trial(encoder, task, folder):
+    """What a run of one epoch does, but with a trial before it, however short the training is; the stage that it trains."""
+    stage = small_recipe(encoder, train={"epochs": 1}).stages[0]
+    torch.manual_seed(1)
+    model = load_encoder(encoder, 16, "cpu")
+    make = partial(trainer_of, model, task, folder=folder)
+    folder.mkdir()
+    trainer, stage = forecast.fit_memory(make, stage, folder, "training", worth=0)
+    trainer.train()
+    model.save_pretrained(str(folder / "model"), create_model_card=False)
+    return stage
+
+
+def test_a_trial_tells_parameters_memory_and_time_and_leaves_no_trace(plain_run, tiny_encoder, small_task, tmp_path, capsys):
+    train_after_a_trial(tiny_encoder, small_task, tmp_path / "run")
     said = next(line for line in capsys.readouterr().err.splitlines() if "parameters" in line)
     count = sum(value.size for name, value in weights(plain_run / "model").items() if "position_ids" not in name)
     assert f"{count:,} parameters; a step takes up to " in said
@@ -57,14 +70,11 @@ def test_the_forecast_of_a_large_batch_is_what_the_batch_keeps(tiny_model, small
 
 
 def test_a_batch_that_does_not_fit_is_gone_through_in_parts(tiny_encoder, small_task, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(forecast, "WORTH", 0)
     monkeypatch.setattr(forecast, "free_memory", lambda device: 0)
-    kept = []
-    monkeypatch.setattr(forecast, "write_whole", lambda path, text: kept.append((path.name, json.loads(text))))
-    run(small_recipe(tiny_encoder, train={"epochs": 1}), 1, out=tmp_path / "run", task=small_task)
+    stage = train_after_a_trial(tiny_encoder, small_task, tmp_path / "run")
     said = capsys.readouterr().err
     assert "a batch of 8 pairs takes" in said and "0 MB are free: loss.mini_batch_size is 8 for this run" in said
-    assert kept == [("mini_batch_size.json", 8)]
+    assert stage.loss.mini_batch_size == json.loads((tmp_path / "run" / "mini_batch_size.json").read_text()) == 8
 
 
 def test_a_resumed_run_goes_through_batches_in_the_same_parts(tmp_path):
@@ -113,7 +123,13 @@ def test_an_8_bit_optimizer_needs_a_package_and_says_which(monkeypatch, tmp_path
 
 @pytest.mark.skipif(not any(map(find_spec, EIGHT_BIT)), reason="needs bitsandbytes or torchao")
 def test_an_8_bit_optimizer_trains_nearly_what_adamw_trains(plain_run, tiny_encoder, small_task, tmp_path):
-    run(small_recipe(tiny_encoder, train={"epochs": 1, "optimizer": "adamw-8bit"}), 1, out=tmp_path / "run", task=small_task)
+    run(
+        small_recipe(tiny_encoder, train={"epochs": 1, "optimizer": "adamw-8bit"}),
+        1,
+        out=tmp_path / "run",
+        task=small_task,
+        checkpoints=False,
+    )
     before, exact, rounded = (weights(folder) for folder in (Path(tiny_encoder), plain_run / "model", tmp_path / "run" / "model"))
     apart, moved = (
         np.sqrt(sum(np.square(one[name] - exact[name]).sum() for name in exact if exact[name].dtype == np.float32))

@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformerTrainer, SentenceTransforme
 
 from pairtune.errors import UserError
 from pairtune.sbert.losses import BatchSoftmaxLoss
-from pairtune.sbert.trainer import LATE_STEP, UncorrectedAdamW, without_bias_correction
+from pairtune.sbert.optimizer import LATE_STEP, UncorrectedAdamW, without_bias_correction
 
 
 def parameters(dtype=torch.float32):

@@ -130,9 +130,8 @@ def test_two_lengths_are_refused_on_every_path(path):
     assert all(call(Guard(tell), [one], path)[0] == 200 for one in both)
 
 
-def test_no_more_than_so_many_wait_and_those_that_are_done_make_room(monkeypatch):
-    monkeypatch.setattr(limits, "MOST_WAITING", 2)
-    guard = Guard(tell)
+def test_no_more_than_so_many_wait_and_those_that_are_done_make_room():
+    guard = Guard(tell, most_waiting=2)
     for waiting, status in ((1, 200), (2, 503)):
         guard.waiting = waiting
         found, sent, answer = call(guard)
@@ -151,25 +150,23 @@ def test_what_an_app_raises_still_makes_room():
     assert guard.waiting == 0
 
 
-def test_a_body_that_does_not_come_and_an_answer_that_does_not_are_let_go(monkeypatch):
+def test_a_body_that_does_not_come_and_an_answer_that_does_not_are_let_go():
     async def never(*_):
         await asyncio.Event().wait()
 
     status, _, answer = call(Guard(tell, body_seconds=0.01), parts=())
     assert (status, answer["given"], answer["expected"]) == (408, "0 bytes", "all of it")
-    monkeypatch.setattr(limits, "ANSWER_SECONDS", 0.01)
-    status, _, answer = call(Guard(never))
+    status, _, answer = call(Guard(never, answer_seconds=0.01))
     assert status == 503 and answer["expected"] == "fewer or shorter texts"
 
 
-def test_an_answer_that_is_never_read_ends_its_connection_and_is_not_answered_twice(monkeypatch):
+def test_an_answer_that_is_never_read_ends_its_connection_and_is_not_answered_twice():
     async def half(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(limits, "ANSWER_SECONDS", 0.01)
     with pytest.raises(TimeoutError):
-        call(Guard(half))
+        call(Guard(half, answer_seconds=0.01))
 
 
 def test_an_app_that_listens_on_hears_what_comes_after_the_body():

@@ -38,11 +38,13 @@ def embed(
     task: str | None = None,
     quiet: bool = False,
     exact: bool = False,
+    block: tuple[int, int] | None = None,
 ) -> Tensor:
     """(N, n) float32: the embedding of each text as `model.encode` gives it, on the model's device.
 
     prompt: stands before each text, "" for none. task: as `encode` takes it. quiet: show no progress. exact: a GPU multiplies
-    in float32, not by its TF32 units.
+    in float32, not by its TF32 units. block: how many tokens are encoded at once, and how many texts are sorted together;
+    by default what is fastest on the device.
     """
     options = {"task": task} if task else {}
     plain = not prompt and not task and len(texts) in REMEMBERED and why_padded(model) is None
@@ -50,11 +52,12 @@ def embed(
     model.eval()
     kind = model.device.type if model.device.type in TOKENS else "cpu"
     by_length = sorted(range(len(texts)), key=lambda place: len(texts[place]))
-    chunks = [by_length[start : start + CHUNK[kind]] for start in range(0, len(texts), CHUNK[kind])]
+    most, size = block or (TOKENS[kind], CHUNK[kind])
+    chunks = [by_length[start : start + size] for start in range(0, len(texts), size)]
     places, parts = [], []
     with torch.inference_mode(), own_precision(model), gpu_products(kind, exact=exact):
         for chunk in chunks if quiet else track(chunks, what):
-            for rows, vectors in _embed_chunk(model, [texts[place] for place in chunk], TOKENS[kind], prompt, options, tokens):
+            for rows, vectors in _embed_chunk(model, [texts[place] for place in chunk], most, prompt, options, tokens):
                 places += [chunk[row] for row in rows]
                 parts.append(vectors[:, : model.truncate_dim].float())
     if not parts:
@@ -180,8 +183,6 @@ def score_pairs(model: SentenceTransformer, left: Sequence[str], right: Sequence
 
 
 MEASURED = 5000  # texts, spread evenly over all
-LONGEST = 512  # where an encoder names no limit
-QUANTILE = 0.99
 
 
 def count_sampled_tokens(model: SentenceTransformer, texts: Sequence[str]) -> np.ndarray:
@@ -198,19 +199,6 @@ def count_tokens(model: SentenceTransformer, texts: Sequence[str]) -> list[int]:
     if not callable(model.tokenizer):  # that of a static embedding, which has no such marks
         return [len(found.ids) for found in model.tokenizer.encode_batch(list(texts), add_special_tokens=False)]
     return [len(ids) for ids in model.tokenizer(list(texts), truncation=False, padding=False, verbose=False)["input_ids"]]
-
-
-def needed_length(model: SentenceTransformer, texts: Sequence[str], share: float = QUANTILE) -> tuple[int, int]:
-    """The length that holds this share of the texts, at most the encoder's own limit; and how many texts it cuts.
-
-    Measured on at most MEASURED texts; how many of all are cut is estimated from these.
-    """
-    tokens = count_sampled_tokens(model, texts)
-    limit = length_of(model) or LONGEST
-    if not len(tokens):
-        return limit, 0
-    length = min(limit, int(np.quantile(tokens, share, method="higher")))
-    return length, round(float((tokens > length).mean()) * len(texts))
 
 
 def describe_cut(model: SentenceTransformer, texts: Sequence[str]) -> str:

@@ -156,7 +156,7 @@ class _WholeModel(nn.Module):
 def _is_installed(package: str) -> bool:
     try:
         return find_spec(package) is not None
-    except ModuleNotFoundError:  # not even the package that it is a part of
+    except (ModuleNotFoundError, ValueError):  # not even the package that it is a part of
         return False
 
 

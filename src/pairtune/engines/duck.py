@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 
-from pairtune.engines.parquet import Source, open_source, written_aside
+from pairtune.engines.parquet import ParquetFiles, open_source, written_aside
 from pairtune.engines.query import DUCKDB, count_columns, order_query, words_query
 from pairtune.engines.shuffle import STAMP, Keys, Reading, ShuffleJob, keys_of, make_stamp, memory_bytes
 from pairtune.engines.vector_words import write_vector_words
@@ -48,7 +48,7 @@ def shuffle_with_duckdb(job: ShuffleJob) -> dict[str, int]:
     return dict(zip(columns, counts[0], strict=True))
 
 
-def write_words(source: Source, column: str, reading: Reading, scratch: Path, memory: str | None) -> None:
+def write_words(source: ParquetFiles, column: str, reading: Reading, scratch: Path, memory: str | None) -> None:
     """Tokenize once: a Parquet file `result` with the words of every row, in the rows' order."""
     query = f"SELECT words FROM ({words_query(DUCKDB, _rows(source, column), reading)})"
     with _connected(scratch, memory) as database:
@@ -75,7 +75,7 @@ def _form_groups(database: duckdb.DuckDBPyConnection, keys: Keys, job: ShuffleJo
     _run(database, f"CREATE TEMP TABLE groups AS {query}", f"grouping {keys.source.rows:,} rows")
 
 
-def _write_rows(database: duckdb.DuckDBPyConnection, source: Source, result: Path) -> None:
+def _write_rows(database: duckdb.DuckDBPyConnection, source: ParquetFiles, result: Path) -> None:
     """All columns of the source, in the order of the groups, with the types and the metadata that they had."""
     joined = f"{_files(source)} AS source JOIN groups ON {_row(source)} = groups.row"
     metadata = pq.read_metadata(source.files[0]).metadata or {}
@@ -106,23 +106,23 @@ def _write(
     _run(database, f"COPY ({query}) TO {_quoted(result)} ({options})", what)
 
 
-def _rows(source: Source, column: str | None) -> str:
+def _rows(source: ParquetFiles, column: str | None) -> str:
     """The relation (row, value): each row's number, and what stands in the column."""
     value = "NULL" if column is None else '"' + column.replace('"', '""') + '"'
     return f"SELECT {_row(source)} AS row, {value} AS value FROM {_files(source)}"
 
 
-def _files(source: Source) -> str:
+def _files(source: ParquetFiles) -> str:
     return f"read_parquet([{', '.join(map(_quoted, source.files))}], hive_partitioning = false)"
 
 
-def _row(source: Source) -> str:
+def _row(source: ParquetFiles) -> str:
     if len(source.files) == 1:
         return "file_row_number"
     return f"(list_extract({source.offsets}::BIGINT[], CAST(file_index AS BIGINT) + 1) + file_row_number)"
 
 
-def _refuse_names(source: Source) -> None:
+def _refuse_names(source: ParquetFiles) -> None:
     folded = [name.casefold() for name in source.schema.names]
     twice = [name for name in source.schema.names if folded.count(name.casefold()) > 1]
     if twice:

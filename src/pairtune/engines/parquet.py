@@ -24,7 +24,7 @@ OURS = "_pairtune"  # in a folder that a shuffle wrote; readers of Parquet pass 
 
 
 @dataclass(frozen=True)
-class Source:
+class ParquetFiles:
     """Parquet files in the order of their paths: a row's number is its position in all of them together."""
 
     name: str
@@ -49,7 +49,7 @@ class Source:
         return [[count, Path(file).stat().st_size] for file, count in zip(self.files, self.counts, strict=True)]
 
 
-def open_source(name: str) -> Source:
+def open_source(name: str) -> ParquetFiles:
     """The Parquet files that a path, a folder or a glob names; every footer is read, and all must have the same columns."""
     import pyarrow.parquet as pq
 
@@ -68,7 +68,7 @@ def open_source(name: str) -> Source:
             raise UserError(f"{file} has other columns than {files[0]}:\n{_difference(schemas[0], schemas[-1])}")
     if not sum(counts):
         raise UserError(f"{name} holds no rows: there is nothing to shuffle")
-    return Source(name, tuple(files), tuple(counts), schemas[0], size)
+    return ParquetFiles(name, tuple(files), tuple(counts), schemas[0], size)
 
 
 def _find(name: str) -> list[str]:

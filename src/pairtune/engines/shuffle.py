@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from pairtune.engines.parquet import Source, open_source, written_aside
+from pairtune.engines.parquet import ParquetFiles, open_source, written_aside
 from pairtune.errors import UserError
 from pairtune.progress import say
 
@@ -94,12 +94,12 @@ EXPECTED: dict[By, str] = {
 class Keys:
     """Where the words of the rows are: in which column of which files, and how it is read; no column for a random order."""
 
-    source: Source
+    source: ParquetFiles
     column: str | None
     reading: Reading | Literal["vector"] | None
 
 
-def keys_of(job: ShuffleJob, source: Source) -> Keys:
+def keys_of(job: ShuffleJob, source: ParquetFiles) -> Keys:
     """The column that the job names, or the one of its prepared file, which must have been made from this source."""
     if job.by == "random":
         return Keys(source, None, None)
@@ -111,7 +111,7 @@ def keys_of(job: ShuffleJob, source: Source) -> Keys:
     return Keys(source, job.column, reading_of_column(source, job.by, job.column))
 
 
-def reading_of_column(source: Source, by: By, column: str) -> Reading | Literal["vector"]:
+def reading_of_column(source: ParquetFiles, by: By, column: str) -> Reading | Literal["vector"]:
     """What the column's values are to be read as, or a refusal that says which columns would do."""
     if column not in source.schema.names:
         raise UserError(f"{source.name} has no column {column!r}; there are: {', '.join(source.schema.names)}")
@@ -141,12 +141,12 @@ def _reading(by: By, column: pa.DataType) -> Reading | Literal["vector"] | None:
     return "ids" if is_list and types.is_integer(column.value_type) else None
 
 
-def make_stamp(source: Source) -> dict[bytes, bytes]:
+def make_stamp(source: ParquetFiles) -> dict[bytes, bytes]:
     """What a prepared file says about where it came from."""
     return {STAMP: json.dumps({"source": source.name, "files": source.stamp}).encode()}
 
 
-def _check_stamp(prepared: Source, source: Source) -> None:
+def _check_stamp(prepared: ParquetFiles, source: ParquetFiles) -> None:
     import pyarrow.parquet as pq
 
     stamp = (pq.read_schema(prepared.files[0]).metadata or {}).get(STAMP)

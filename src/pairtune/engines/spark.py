@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from pairtune.engines.parquet import Source, open_source, written_aside
+from pairtune.engines.parquet import ParquetFiles, open_source, written_aside
 from pairtune.engines.query import SPARK, count_columns, order_query
 from pairtune.engines.shuffle import Keys, ShuffleJob, keys_of, memory_bytes
 from pairtune.errors import UserError
@@ -62,7 +62,7 @@ def _shuffle_elsewhere(spark: SparkSession, job: ShuffleJob) -> dict[str, int]:
     if job.prepared is not None:
         raise UserError(f"a prepared file goes with local files, not with {job.source}: give a column, a list of words will do")
     rows, total = _read(spark, [job.source])
-    keys = keys_of(job, Source(job.source, (), (), to_arrow_schema(rows.drop(ROW).schema)))
+    keys = keys_of(job, ParquetFiles(job.source, (), (), to_arrow_schema(rows.drop(ROW).schema)))
     _refuse_vectors(keys)
     return _write(rows, _group(spark, rows, keys, job), total, job, job.target)
 

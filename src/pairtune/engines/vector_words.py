@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pairtune.engines.parquet import Source
+from pairtune.engines.parquet import ParquetFiles
 from pairtune.engines.shuffle import By, make_stamp, memory_bytes
 from pairtune.errors import UserError
 from pairtune.ordering.nearest import (
@@ -43,7 +43,7 @@ Find = Callable[[np.ndarray], np.ndarray]
 
 
 def write_vector_words(
-    source: Source,
+    source: ParquetFiles,
     column: str,
     result: Path,
     *,
@@ -70,7 +70,7 @@ def write_vector_words(
             writer.write_table(pa.table([pa.ListArray.from_arrays(offsets, ids)], schema=schema))
 
 
-def _nearest_centroid(source: Source, column: str, clusters: int, seed: int, sizes: Sizes) -> Find:
+def _nearest_centroid(source: ParquetFiles, column: str, clusters: int, seed: int, sizes: Sizes) -> Find:
     """k-means on a sample; the cost grows with the sample, not with the file."""
     sample = _sample(source, column, sizes.per_centroid * clusters, seed, sizes.batch)
     clusters = min(clusters, len(sample))
@@ -79,7 +79,7 @@ def _nearest_centroid(source: Source, column: str, clusters: int, seed: int, siz
     return lambda vectors: centroids.index.search(vectors, 1)[1]
 
 
-def _nearest_rows(source: Source, column: str, neighbors: int, seed: int, memory: str | None, sizes: Sizes) -> Find:
+def _nearest_rows(source: ParquetFiles, column: str, neighbors: int, seed: int, memory: str | None, sizes: Sizes) -> Find:
     """Each row and its nearest others: exact for few rows, otherwise in the nearest of many lists, and how near that is."""
     sample = _sample(source, column, sizes.per_centroid * count_lists(source.rows), seed, sizes.batch)
     index = _empty_index(source, sample, memory, sizes.exact_rows)
@@ -93,7 +93,7 @@ def _nearest_rows(source: Source, column: str, neighbors: int, seed: int, memory
     return lambda vectors: index.search(vectors, neighbors)[1]
 
 
-def _empty_index(source: Source, sample: np.ndarray, memory: str | None, exact_rows: int) -> faiss.Index:
+def _empty_index(source: ParquetFiles, sample: np.ndarray, memory: str | None, exact_rows: int) -> faiss.Index:
     import faiss
 
     width = sample.shape[1]
@@ -107,7 +107,7 @@ def _empty_index(source: Source, sample: np.ndarray, memory: str | None, exact_r
     return make_lists(sample, source.rows, kind=kind)
 
 
-def _sample(source: Source, column: str, size: int, seed: int, batch: int) -> np.ndarray:
+def _sample(source: ParquetFiles, column: str, size: int, seed: int, batch: int) -> np.ndarray:
     """Vectors at random rows, in the rows' order: (size or all, width)."""
     rows = np.arange(source.rows)
     if size < source.rows:
@@ -120,7 +120,7 @@ def _sample(source: Source, column: str, size: int, seed: int, batch: int) -> np
     return np.concatenate(taken)
 
 
-def _batches(source: Source, column: str, size: int) -> Iterator[np.ndarray]:
+def _batches(source: ParquetFiles, column: str, size: int) -> Iterator[np.ndarray]:
     """The column as float32 matrices of unit rows, (batch, width); a zero vector stays one."""
     first, width = 0, None
     for file in source.files:

@@ -12,7 +12,7 @@ from pairtune.ordering.order import Order, Side, epoch_seed, order_by_queries, o
 from pairtune.ordering.shingles import order_by_clusters, order_by_neighbors, order_by_words
 from pairtune.runs.recipe import OrderSettings
 
-__all__ = ["ORDERINGS", "Order", "Ordering", "Side", "advise", "check_controls", "epoch_seed", "order_pairs"]
+__all__ = ["ORDERINGS", "Order", "Ordering", "Side", "check_controls", "epoch_seed", "note_limits", "order_pairs"]
 
 CONTROLS = ("drop_identical", "skip_nearest", "margin")
 
@@ -63,7 +63,7 @@ def check_controls(settings: OrderSettings) -> None:
         )
 
 
-def advise(side: Side, settings: OrderSettings) -> list[str]:
+def note_limits(side: Side, settings: OrderSettings) -> list[str]:
     """What the settings ask for and this data cannot give; the order is made with what there is."""
     count = len(side)
     notes: list[str] = []

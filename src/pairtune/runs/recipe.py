@@ -142,9 +142,9 @@ class TrainSettings(Settings):
     positives_only: bool = Field(False, description="train on positive pairs only")
     negatives: Literal["given", "mined", "logarithmic"] = Field(
         "given",
-        description="`mined`: before every epoch, find hard negatives for each left text among the right texts (or the corpus), "
-        "by the model as it is; `logarithmic`: negatives are the texts at ranks 100 + 1, 2, 4, 8 … of a search, and repeat the "
-        "positives to match, as the paper does for PFCC-S",
+        description="`mined`: find hard negatives with the current model before every epoch, among the right texts or the corpus"
+        "; `logarithmic`: negatives are the texts at ranks 101, 102, 104, 108 … of a search, as the paper does for PFCC-S. "
+        "Positives are repeated to match",
     )
     mined: int = Field(1, ge=1, le=100, description="for `negatives = mined`: how many for each pair")
     mined_margin: float = Field(

@@ -72,18 +72,20 @@ class Forecast:
         return part
 
 
-def fit_memory(make: Callable[[Stage], PairTrainer], stage: Stage, folder: Path | None, title: str) -> tuple[PairTrainer, Stage]:
+def fit_memory(
+    make: Callable[[Stage], PairTrainer], stage: Stage, folder: Path | None, title: str, *, worth: int = WORTH
+) -> tuple[PairTrainer, Stage]:
     """The trainer of a stage, and the stage, with the `loss.mini_batch_size` that its memory asks for; says what it will need.
 
-    folder: where the choice is kept for a resume, which must make the same steps.
+    folder: where the choice is kept for a resume, which must make the same steps. worth: see `is_worth_a_trial`.
     """
     kept = share_from_first(lambda: _read(folder))
     if kept is not None:
         stage = with_part(stage, kept)
     trainer = make(stage)
-    if kept is None and is_worth_a_trial(trainer, stage):
+    if kept is None and is_worth_a_trial(trainer, stage, worth):
         found = forecast(trainer, stage)
-        say(f"{title}: {describe(found, trainer, stage)}")
+        say(f"{title}: {describe_forecast(found, trainer, stage)}")
         part = 0 if stage.loss.mini_batch_size else min(gather_everywhere(found.fitting_part()), key=lambda one: one or np.inf)
         if part:
             say(f"{title}: {explain_part(found, part, trainer, stage)}")
@@ -106,10 +108,10 @@ def can_part(trainer: PairTrainer) -> bool:
     return (isinstance(trainer.loss, PairLoss) or packs) and not has_static_embedding_input(trainer.model)
 
 
-def is_worth_a_trial(trainer: PairTrainer, stage: Stage) -> bool:
-    """Whether the trial takes a small part of the training only: about 2 % at most."""
+def is_worth_a_trial(trainer: PairTrainer, stage: Stage, worth: int) -> bool:
+    """Whether the training has the pairs of so many trials: with WORTH, the trial takes about 2 % of it."""
     pairs = len(trainer.train_dataset) * stage.train.epochs  # type: ignore[arg-type]
-    return pairs >= WORTH * 2 * PROBE * world_size()
+    return pairs >= worth * 2 * PROBE * world_size()
 
 
 def forecast(trainer: PairTrainer, stage: Stage) -> Forecast:
@@ -131,8 +133,8 @@ def forecast(trainer: PairTrainer, stage: Stage) -> Forecast:
         trainable=trainable,
         weights=sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()),
         fixed=trainable * (4 + STATE[stage.train.optimizer]),
-        token=saved / count_tokens(hard),
-        tokens=count_tokens(longest),
+        token=saved / size_of_batch(hard),
+        tokens=size_of_batch(longest),
         texts=min(own, len(rows)) * 2,
         free=free_memory(model.device),
         speed=min(PROBE, own) * world_size() / took,
@@ -176,7 +178,7 @@ def longest_first(dataset: Any) -> list[int]:
     return rows[np.argsort(-lengths, kind="stable")].tolist()
 
 
-def count_tokens(inputs: Any) -> int:
+def size_of_batch(inputs: Any) -> int:
     """The tokens of a batch, padding included, packed or as the host has it."""
     if "packed" in inputs:
         return inputs["packed"].ids.numel()
@@ -191,7 +193,7 @@ def free_memory(device: torch.device) -> int:
     return psutil.virtual_memory().available // world_size()
 
 
-def describe(found: Forecast, trainer: PairTrainer, stage: Stage) -> str:
+def describe_forecast(found: Forecast, trainer: PairTrainer, stage: Stage) -> str:
     """The forecast in words."""
     pairs = len(trainer.train_dataset)  # type: ignore[arg-type]
     seconds = pairs * stage.train.epochs / found.speed

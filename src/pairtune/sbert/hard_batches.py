@@ -14,7 +14,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from pairtune.encoders.embedding import encode_texts
 from pairtune.errors import UserError
-from pairtune.ordering import ORDERINGS, Order, advise, check_controls, order_pairs
+from pairtune.ordering import ORDERINGS, Order, check_controls, note_limits, order_pairs
 from pairtune.ordering.nearest import unit_rows
 from pairtune.ordering.order import describe_groups
 from pairtune.processes import share_from_first
@@ -98,7 +98,7 @@ class HardBatches(TrainerCallback):
         for sampler in self.samplers:
             sampler.training = True
             if state.is_world_process_zero:
-                for note in advise(sampler.side, sampler.settings):
+                for note in note_limits(sampler.side, sampler.settings):
                     say(note)
         self._epoch, done = divmod(state.global_step, steps_of_epoch(args, kwargs["train_dataloader"]))
         self._epoch -= 1  # on_epoch_begin counts up

@@ -1,9 +1,8 @@
-"""The host's trainer, set up from one stage of a recipe, and BERT's optimizer, which it may ask for."""
+"""The host's trainer, set up from one stage of a recipe."""
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,6 +35,7 @@ from pairtune.sbert.evaluator import PairEvaluator
 from pairtune.sbert.hard_batches import HardBatches, read_settings
 from pairtune.sbert.losses import PairLoss, build_loss
 from pairtune.sbert.mined import MinedNegatives, MinedOfSources
+from pairtune.sbert.optimizer import find_8bit_optimizer, without_bias_correction
 from pairtune.sbert.raw import raw_embeddings
 from pairtune.sbert.temperature import temperature_callbacks
 
@@ -131,6 +131,10 @@ class PairTrainer(SentenceTransformerTrainer):
         else:
             super()._load_from_checkpoint(checkpoint_path)
 
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """A checkpoint, without the host's model card: nobody reads it, and writing it takes longer than saving a small model."""
+        self.model.save_pretrained(output_dir or self.args.output_dir, create_model_card=False)
+
     def _show(self, embeddings: Tensor) -> None:
         """The embeddings of the step, column by column, to whoever keeps them for the next epoch's order."""
         for callback in self.callback_handler.callbacks:
@@ -186,10 +190,8 @@ def make_trainer(
     stage = next(iter(stages.values()))
     check_reporters(stage.train.report_to)
     evaluator = PairEvaluator.of_task(task)
-    batches = HardBatches(**stage.order.model_dump())
-    batches.shares = world_size()
     several = dataset if isinstance(dataset, dict) else {}
-    batches.sources = {name: read_settings(stages[name].order.model_dump()) for name in several}
+    batches = batches_of(stages, several)
     arguments = training_arguments(
         stage,
         seed,
@@ -205,10 +207,7 @@ def make_trainer(
     first, second, *_ = (next(iter(several.values())) if several else dataset)[0].values()
     example: Any = {"source_sentence": first, "sentences": [second]}
     model.model_card_data.widget = [example]  # or the host looks for some, noisily
-    losses = {
-        name: build_loss(model, one.loss, texts=lambda: texts_of(dataset), dimensions=one.train.dimensions, fused=one.train.fast)
-        for name, one in stages.items()
-    }
+    losses = losses_of(model, stages, dataset)
     mined = mine_each_epoch(dataset, stages, batches, task, seed)
     keep = KeepBest(arguments.metric_for_best_model or "") if select == "best" and not checkpoints else None
     held = [one for one in (mined, keep) if one]
@@ -231,6 +230,22 @@ def make_trainer(
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
     return trainer
+
+
+def batches_of(stages: Stages, sources: Mapping[str, Dataset]) -> HardBatches:
+    """The batches of a stage, which processes share; each of several sources has an order of its own."""
+    batches = HardBatches(**next(iter(stages.values())).order.model_dump())
+    batches.shares = world_size()
+    batches.sources = {name: read_settings(stages[name].order.model_dump()) for name in sources}
+    return batches
+
+
+def losses_of(model: SentenceTransformer, stages: Stages, dataset: Dataset | DatasetDict) -> dict[str, torch.nn.Module]:
+    """The loss of each source, by its name."""
+    return {
+        name: build_loss(model, one.loss, texts=lambda: texts_of(dataset), dimensions=one.train.dimensions, fused=one.train.fast)
+        for name, one in stages.items()
+    }
 
 
 def mine_each_epoch(
@@ -305,17 +320,6 @@ def training_arguments(stage: Stage, seed: int, folder: Path, **more: Any) -> Se
     return arguments
 
 
-EIGHT_BIT = {"bitsandbytes": "adamw_bnb_8bit", "torchao": "adamw_torch_8bit"}  # what the host calls theirs
-
-
-def find_8bit_optimizer() -> str:
-    """The host's name of the 8-bit AdamW of a package that is installed."""
-    for package, name in EIGHT_BIT.items():
-        if importlib.util.find_spec(package):
-            return name
-    raise UserError('train.optimizer is "adamw-8bit", which needs a package that is not installed here: pip install bitsandbytes')
-
-
 def check_reporters(names: Sequence[str]) -> None:
     """The host knows each of them, and it is installed."""
     for name in names:
@@ -330,38 +334,3 @@ def keep_logs(trainer: PairTrainer, folder: Path) -> None:
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:
             callback.logging_dir = str(folder)
-
-
-LATE_STEP = float(2**25)  # 1 − βᵗ is 1 at this step, and in float32 the next step has the same number
-
-
-class UncorrectedAdamW(torch.optim.AdamW):
-    """torch's AdamW, p ← p − lr·(λ·p + m/(√v + ε)), with the moments m and v as they are.
-
-    torch divides them by 1 − βᵗ. Without, the first steps are larger (at step 1 by 0.1/√0.001 ≈ 3.2), as in the optimizer
-    BERT was published with. All of torch's ways to compute it serve, `fused` too: for them each step is number LATE_STEP.
-    """
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Whatever step a checkpoint was at, the next one is without correction too."""
-        super().__setstate__(state)
-        for one in self.state.values():
-            if "step" in one:
-                one["step"] = torch.full_like(torch.as_tensor(one["step"], dtype=torch.float32), LATE_STEP)
-
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One update of every parameter that has a gradient; all have moments from the first step on."""
-        for parameter in (parameter for group in self.param_groups for parameter in group["params"]):
-            if not self.state[parameter]:
-                moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
-                step = torch.full((), LATE_STEP, device=parameter.device if self.defaults["fused"] else "cpu")
-                self.state[parameter].update(step=step, **moments)
-        return super().step(closure)
-
-
-def without_bias_correction(chosen: tuple[Any, dict[str, Any]]) -> tuple[type[UncorrectedAdamW], dict[str, Any]]:
-    """What the host's `get_optimizer_cls_and_kwargs` returned, without bias correction: all its settings stay."""
-    optimizer, settings = chosen
-    if optimizer is not torch.optim.AdamW:
-        raise UserError(f'only AdamW can do without bias correction, not {optimizer.__name__}: set train.optimizer = "adamw"')
-    return UncorrectedAdamW, settings

@@ -42,13 +42,22 @@ class Guard:
     """An ASGI layer around the app: it checks host and token, counts, reads the body, and watches the clock.
 
     token: what /api asks for as `Authorization: Bearer …`. hosts: the names this server goes by, none for any:
-    a page elsewhere that had its own name point here (DNS rebinding) is turned away. body_seconds: for a whole request.
+    a page elsewhere that had its own name point here (DNS rebinding) is turned away. body_seconds: for a whole request;
+    answer_seconds: for its answer. most_waiting: requests that are answered at the same time.
     """
 
     def __init__(
-        self, app: Any, *, token: str | None = None, hosts: frozenset[str] = frozenset(), body_seconds: float = BODY_SECONDS
+        self,
+        app: Any,
+        *,
+        token: str | None = None,
+        hosts: frozenset[str] = frozenset(),
+        body_seconds: float = BODY_SECONDS,
+        answer_seconds: float = ANSWER_SECONDS,
+        most_waiting: int = MOST_WAITING,
     ) -> None:
-        self.app, self.token, self.hosts, self.body_seconds = app, token, hosts, body_seconds
+        self.app, self.token, self.hosts = app, token, hosts
+        self.body_seconds, self.answer_seconds, self.most_waiting = body_seconds, answer_seconds, most_waiting
         self.waiting = 0
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -64,14 +73,14 @@ class Guard:
             await send(message)
 
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(self.answer_seconds):
                 await self._admit(scope, receive, watched)
         except Refused as refusal:
             await _refuse(refusal, send)
         except TimeoutError:
             if started:
                 raise  # a client that does not read: the connection is closed
-            seconds = f"{ANSWER_SECONDS:.0f} s"
+            seconds = f"{self.answer_seconds:.0f} s"
             await _refuse(Refused(503, f"no answer within {seconds}", "a long request", "fewer or shorter texts"), send)
 
     async def _admit(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -83,8 +92,11 @@ class Guard:
             await self.app(scope, receive, send)
             return
         self._check_token(headers.get(b"authorization", b""))
-        if self.waiting >= MOST_WAITING:
-            given, expected = f"{self.waiting} requests are waiting already", f"at most {MOST_WAITING}: try again in a second"
+        if self.waiting >= self.most_waiting:
+            given, expected = (
+                f"{self.waiting} requests are waiting already",
+                f"at most {self.most_waiting}: try again in a second",
+            )
             raise Refused(503, "too many requests at once", given, expected, ((b"retry-after", b"1"),))
         self.waiting += 1
         try:
