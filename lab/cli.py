@@ -43,6 +43,9 @@ def reproduce(
     settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: train.precision=bf16")] = None,
     out: Annotated[Path, typer.Option(help="Where the runs train.")] = Path("runs/lab"),
     results: Results = RESULTS,
+    known: Annotated[
+        Path | None, typer.Option(help="Another folder of records: what it has is not made again, and it stays as it is.")
+    ] = None,
     keep_models: Annotated[bool, typer.Option("--keep-models", help="Keep the weights of every run.")] = False,
     checkpoints: Annotated[
         bool, typer.Option(help="After each epoch, so that a stopped run goes on from there; without, less is written.")
@@ -62,8 +65,9 @@ def reproduce(
         asked = plan_everything(choose_everything(settings or ()), model.split(","), parse_seeds(seeds))
     else:
         asked = plan_jobs(choose_recipes(table, preset, settings or ()), model, parse_seeds(seeds))
+    folders = [results, *([known] if known else [])]
     if only_list:
-        print("\n".join(map(str, missing_jobs(asked, results))))
+        print("\n".join(map(str, missing_jobs(asked, *folders))))
         return
     workers = jobs if jobs > 0 else max(1, (os.cpu_count() or 1) // 2)
     try:
@@ -72,14 +76,15 @@ def reproduce(
             workers=workers,
             out=out,
             results=results,
+            known=known,
             keep_models=keep_models,
             checkpoints=checkpoints,
             minutes=minutes,
         )
     except KeyboardInterrupt:
         raise stop("stopped; what is recorded stays, and the same command goes on") from None
-    left = missing_jobs(asked, results)
-    print(f"{len(asked) - len(left)} of {len(asked)} runs are in {results}")
+    left = missing_jobs(asked, *folders)
+    print(f"{len(asked) - len(left)} of {len(asked)} runs are in {' and '.join(map(str, folders))}")
     if problems:
         raise UserError("\n".join(["these runs failed:", *(f"{job}: {problem}" for job, problem in problems.items())]))
 

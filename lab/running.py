@@ -20,9 +20,9 @@ from pairtune.tune.worker import Job, Setup, encoder_name
 SILVER = "silver"  # the folder of pairs that a cross-encoder has labelled, beside the runs
 
 
-def missing_jobs(jobs: Iterable[Job], results: Path) -> list[Job]:
+def missing_jobs(jobs: Iterable[Job], *folders: Path) -> list[Job]:
     """The runs that have no valid record with scores on test, of the same settings, encoder and seed, whatever its name."""
-    records = read_records(results) if any(results.glob("*.jsonl")) else []
+    records = [run for folder in folders if any(folder.glob("*.jsonl")) for run in read_records(folder)]
     done = {record_key(run) for run in records if "test" in run.after and problem_of(run) is None}
     return [job for job in jobs if job_key(job) not in done]
 
@@ -33,19 +33,20 @@ def reproduce(
     workers: int,
     out: Path,
     results: Path,
+    known: Path | None = None,
     keep_models: bool = False,
     checkpoints: bool = True,
     minutes: float = 0.0,
 ) -> dict[Job, str]:
     """Train the runs that have no record with test scores in `results` yet, and append theirs; what failed, with the reason.
 
-    minutes: then it stops; 0: when all is done.
+    known: a folder whose records need not be made again either. minutes: then it stops; 0: when all is done.
     """
     from lab.rival_losses import RIVALS
 
     if not jobs:
         raise UserError("no runs to make: give at least one seed")
-    missing = missing_jobs(jobs, results)
+    missing = missing_jobs(jobs, results, *([known] if known else []))
     setup = Setup(
         out,
         load=partial(load_variant, silver=out / SILVER),

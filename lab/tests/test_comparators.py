@@ -9,6 +9,7 @@ from lab.agenda import choose_everything, job_key, plan_everything
 from lab.augmented import FOLDER, read_silver, sample_pairs, write_silver
 from lab.comparator_tables import comparator_grid, comparator_grids
 from lab.comparators import systems
+from lab.keys import settings_key
 from lab.lines import append_line
 from lab.rival_losses import RIVALS, nt_xent_loss, supcon_loss
 from lab.searches import searches
@@ -100,16 +101,18 @@ def test_every_task_has_the_comparators_that_its_labels_allow():
     assert all(system.recipe().stages[0].train.epochs for system in systems())
 
 
-def test_everything_begins_with_the_papers_rows_of_all_encoders_and_ends_with_further_seeds():
-    jobs = plan_everything(choose_everything(), ["minilm", "mpnet"], [1, 2, 3, 4, 5])
+def test_everything_begins_with_what_makes_the_tables_whole_for_all_encoders():
+    groups = choose_everything()
+    jobs = plan_everything(groups, ["minilm", "mpnet"], [1, 2, 3, 4, 5])
     assert len({job_key(job) for job in jobs}) == len(jobs)
-    seeds = [job.seed > 3 for job in jobs]
-    assert seeds == sorted(seeds)
-    first = [job for job in jobs if not job.seed > 3]
-    rows = sum(len(group) for group in choose_everything()[:1])
-    assert {job.recipe.encoder for job in first[: 6 * rows]} == {"minilm", "mpnet"}
-    assert {job.recipe.name for job in first[: 3 * rows]} == {recipe.name for recipe in choose_everything()[0]}
-    assert "+silver" in first[-1].recipe.task
+    place = {settings_key(recipe): number for number, recipes in reversed(list(enumerate(groups))) for recipe in recipes}
+    told = [(place[settings_key(job.recipe.model_copy(update={"encoder": "minilm"}))], job.seed > 3) for job in jobs]
+    assert list(dict.fromkeys(told))[:4] == [(0, False), (1, False), (0, True), (1, True)]
+    tables = jobs[: sum(number < 2 for number, _ in told)]
+    assert {job.recipe.encoder for job in tables[: 6 * len(groups[0])]} == {"minilm", "mpnet"}
+    rest = told[len(tables) :]
+    assert all(number > 1 for number, _ in rest) and [later for _, later in rest] == sorted(later for _, later in rest)
+    assert all("+silver" not in job.recipe.task for job in tables)
 
 
 def test_a_queue_whose_time_is_over_begins_no_run(tmp_path):

@@ -81,6 +81,13 @@ def test_what_has_a_record_of_the_same_settings_is_not_run_again(tmp_path, combo
     assert sorted(job.seed for job in missing(seeds=(1, 2, 3, 4, 5))) == sorted({1, 2, 3, 4, 5} - {combo.seed})
 
 
+def test_what_another_folder_has_is_not_run_again_either(tmp_path, combo):
+    append_record(tmp_path / "there" / "minilm.jsonl", combo)
+    asked = plan_jobs([read_row("cqa-a/combo")], "minilm", [combo.seed, 77])
+    assert missing_jobs(asked, tmp_path / "here") == asked
+    assert [job.seed for job in missing_jobs(asked, tmp_path / "here", tmp_path / "there")] == [77]
+
+
 def test_a_run_whose_record_lost_its_test_scores_is_made_again(tmp_path, combo):
     del combo.after["test"]
     append_record(tmp_path / "minilm.jsonl", combo)
