@@ -61,6 +61,30 @@ def test_nt_xent_has_all_other_texts_in_its_denominator(vectors):
     assert float(nt_xent_loss(*vectors, 0.1)) == pytest.approx(total, rel=1e-5)
 
 
+def test_supcon_is_that_of_pytorch_metric_learning_where_texts_of_one_side_repeat(vectors):
+    from pytorch_metric_learning.losses import SupConLoss
+
+    left, right = vectors
+    questions, answers = torch.tensor([0, 0, 1, 1, 1]), torch.arange(5)
+    left[1], left[3:] = left[0], left[2]
+    theirs = SupConLoss(temperature=0.1)
+    same = questions.clone()  # of the same object it would think that they are the texts themselves, and leave out the diagonal
+    ways = [theirs(one, questions, ref_emb=other, ref_labels=same) for one, other in ((left, right), (right, left))]
+    assert float(supcon_loss(left, right, questions, answers, 0.1)) == pytest.approx(float(sum(ways)) / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.5])
+def test_nt_xent_is_that_of_pytorch_metric_learning_and_so_are_its_gradients(vectors, temperature):
+    from pytorch_metric_learning.losses import NTXentLoss
+
+    left, right = (side.requires_grad_() for side in vectors)
+    theirs = NTXentLoss(temperature=temperature)(torch.cat([left, right]), torch.arange(5).repeat(2))
+    ours = nt_xent_loss(left, right, temperature)
+    assert float(ours.detach()) == pytest.approx(float(theirs.detach()), rel=1e-5)
+    for one, other in zip(torch.autograd.grad(ours, [left, right]), torch.autograd.grad(theirs, [left, right]), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
 @pytest.fixture
 def task():
     pairs = PairSet.of(list("aaaab"), ["g1", "g2", "b1", "b2", "only"], [1, 1, 0, 0, 1])
