@@ -46,12 +46,12 @@ def choose_recipes(what: str, preset: str = "paper", overrides: Sequence[str] = 
 
 
 def choose_everything(overrides: Sequence[str] = ()) -> list[list[Recipe]]:
-    """What the pages show: the paper's rows, those of its code, the comparators, the evidence; what waits for labels last."""
+    """What the pages show: the paper's rows, the comparators, the evidence, the rows of its code; what waits for labels last."""
     compared = recipes_of_comparators(overrides)
     silver = [recipe for recipe in compared if "+silver" in recipe.task]
-    others = [recipe for recipe in compared if recipe not in silver]
-    rows = [[read_row(name, overrides) for name in choose_rows("all", preset)] for preset in PRESETS]
-    return [*rows, others, recipes_of_evidence(overrides), silver]
+    others = [recipe for recipe in compared if "+silver" not in recipe.task]
+    paper, released = ([read_row(name, overrides) for name in choose_rows("all", preset)] for preset in PRESETS)
+    return [paper, others, recipes_of_evidence(overrides), released, silver]
 
 
 def choose_rows(what: str, preset: str = "paper") -> list[str]:
@@ -78,18 +78,20 @@ def plan_jobs(recipes: Iterable[Recipe], encoder: str, seeds: Sequence[int]) -> 
 
 
 FIRST_SEEDS = 3  # so many give an interval; the others make it narrower
+TABLES = 2  # the groups that the paper's tables are made of: its rows, the comparators
 
 
 def plan_everything(groups: Sequence[Sequence[Recipe]], encoders: Sequence[str], seeds: Sequence[int]) -> list[Job]:
-    """All runs, none twice, the most important first: three seeds before the others, the paper's rows before the rest.
+    """All runs, none twice, the most important first: the tables before the rest, three seeds before the others.
 
-    Those with all encoders, then all else with the first encoder, then with the next; in each part seed by seed.
+    The tables with all encoders, group by group; then all else with the first encoder, then with the next; each seed by seed.
     """
     found: dict[str, tuple[tuple[float, ...], Job]] = {}
     for (number, recipes), (place, encoder), seed in product(enumerate(groups), enumerate(encoders), seeds):
+        later, table = seed not in sorted(seeds)[:FIRST_SEEDS], number < TABLES
+        part = (number, place) if table else (place, number)
         for job in plan_jobs(recipes, encoder, [seed]):
-            key = seed not in sorted(seeds)[:FIRST_SEEDS], number > 0, place, number, seed, -job.cost
-            found.setdefault(job_key(job), (key, job))
+            found.setdefault(job_key(job), ((not table, later, *part, seed, -job.cost), job))
     return [job for _, job in sorted(found.values(), key=lambda entry: entry[0])]
 
 

@@ -43,6 +43,10 @@ def reproduce(
     settings: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: train.precision=bf16")] = None,
     out: Annotated[Path, typer.Option(help="Where the runs train.")] = Path("runs/lab"),
     results: Results = RESULTS,
+    known: Annotated[
+        Path | None, typer.Option(help="Another folder of records: what it has is not made again, and it stays as it is.")
+    ] = None,
+    since: Annotated[str, typer.Option(help="Make again what was finished before this date: 2026-11-18, 2026-11-18T08:15.")] = "",
     keep_models: Annotated[bool, typer.Option("--keep-models", help="Keep the weights of every run.")] = False,
     checkpoints: Annotated[
         bool, typer.Option(help="After each epoch, so that a stopped run goes on from there; without, less is written.")
@@ -54,7 +58,7 @@ def reproduce(
 ) -> None:
     """Train every row of a table with every seed, many at once. What has a record with test scores is not trained again."""
     from lab.agenda import choose_everything, choose_recipes, plan_everything, plan_jobs
-    from lab.running import missing_jobs
+    from lab.running import missing_jobs, parse_since
     from lab.running import reproduce as train_missing
 
     share_cores()
@@ -62,13 +66,18 @@ def reproduce(
         asked = plan_everything(choose_everything(settings or ()), model.split(","), parse_seeds(seeds))
     else:
         asked = plan_jobs(choose_recipes(table, preset, settings or ()), model, parse_seeds(seeds))
+    if not asked:
+        raise UserError("no runs to make: give at least one seed")
+    folders, begin = [results, *([known] if known else [])], parse_since(since)
+    missing = missing_jobs(asked, *folders, since=begin)
     if only_list:
-        print("\n".join(map(str, missing_jobs(asked, results))))
+        print("\n".join(map(str, missing)))
         return
     workers = jobs if jobs > 0 else max(1, (os.cpu_count() or 1) // 2)
     try:
         problems = train_missing(
-            asked,
+            missing,
+            filed=len(asked) - len(missing),
             workers=workers,
             out=out,
             results=results,
@@ -78,8 +87,8 @@ def reproduce(
         )
     except KeyboardInterrupt:
         raise stop("stopped; what is recorded stays, and the same command goes on") from None
-    left = missing_jobs(asked, results)
-    print(f"{len(asked) - len(left)} of {len(asked)} runs are in {results}")
+    left = missing_jobs(asked, *folders, since=begin)
+    print(f"{len(asked) - len(left)} of {len(asked)} runs are in {' and '.join(map(str, folders))}")
     if problems:
         raise UserError("\n".join(["these runs failed:", *(f"{job}: {problem}" for job, problem in problems.items())]))
 

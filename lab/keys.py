@@ -43,7 +43,16 @@ def settings_key(recipe: Recipe | Mapping[str, Any]) -> str:
     recipe: one of today, or one of a record, under the names of its time. Settings at their defaults do not count, so that a
     setting that is new tomorrow leaves today's digests as they are.
     """
-    table = recipe.model_dump(mode="json") if isinstance(recipe, Recipe) else recipe
+    return _key_of_text(recipe.model_dump_json()) if isinstance(recipe, Recipe) else _key_of(recipe)
+
+
+@cache
+def _key_of_text(recipe: str) -> str:
+    """A plan of everything asks for the key of each recipe a dozen times."""
+    return _key_of(json.loads(recipe))
+
+
+def _key_of(table: Mapping[str, Any]) -> str:
     what = dict(_told(table, ""))
     stages = [_told_of_stage(stage) for stage in table["stages"]]
     if stages != [{}]:
@@ -78,11 +87,18 @@ def _todays_names() -> dict[tuple[str, str], str]:
 def _told(table: Mapping[str, Any], part: str) -> Iterator[tuple[str, Any]]:
     """The settings of a table that are not at their defaults, under the names that keys are made of."""
     for name, value in table.items():
-        today = todays_name(part, name)
-        if today in NOT_TRAINED or today in frozen()["computed"].get(part, ()):
-            continue
-        if value != _default(part, today):
-            yield frozen()["former"].get(f"{part}.{today}", today), value
+        key, default = _key_name(part, name)
+        if key and value != default:
+            yield key, value
+
+
+@cache
+def _key_name(part: str, name: str) -> tuple[str, Any]:
+    """The name of a setting in keys, empty where it does not count, and its default."""
+    today = todays_name(part, name)
+    if today in NOT_TRAINED or today in frozen()["computed"].get(part, ()):
+        return "", None
+    return frozen()["former"].get(f"{part}.{today}", today), _default(part, today)
 
 
 def _default(part: str, name: str) -> Any:

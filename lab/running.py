@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -20,16 +21,36 @@ from pairtune.tune.worker import Job, Setup, encoder_name
 SILVER = "silver"  # the folder of pairs that a cross-encoder has labelled, beside the runs
 
 
-def missing_jobs(jobs: Iterable[Job], results: Path) -> list[Job]:
-    """The runs that have no valid record with scores on test, of the same settings, encoder and seed, whatever its name."""
-    records = read_records(results) if any(results.glob("*.jsonl")) else []
-    done = {record_key(run) for run in records if "test" in run.after and problem_of(run) is None}
+def missing_jobs(jobs: Iterable[Job], *folders: Path, since: datetime | None = None) -> list[Job]:
+    """The runs that have no valid record with scores on test, of the same settings, encoder and seed, whatever its name.
+
+    since: records that were finished earlier do not count.
+    """
+    records = [run for folder in folders if any(folder.glob("*.jsonl")) for run in read_records(folder)]
+    valid = (run for run in records if "test" in run.after and problem_of(run) is None)
+    done = {record_key(run) for run in valid if since is None or datetime.fromisoformat(run.finished) >= since}
     return [job for job in jobs if job_key(job) not in done]
 
 
+def parse_since(text: str) -> datetime | None:
+    """A date, with or without a time of day, in UTC unless it names another zone; of an empty text none.
+
+    >>> parse_since("2026-11-18").isoformat()
+    '2026-11-18T00:00:00+00:00'
+    """
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UserError(f"--since is {text!r}; expected a date such as 2026-11-18 or 2026-11-18T08:15") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
 def reproduce(
-    jobs: Sequence[Job],
+    missing: Sequence[Job],
     *,
+    filed: int,
     workers: int,
     out: Path,
     results: Path,
@@ -37,15 +58,12 @@ def reproduce(
     checkpoints: bool = True,
     minutes: float = 0.0,
 ) -> dict[Job, str]:
-    """Train the runs that have no record with test scores in `results` yet, and append theirs; what failed, with the reason.
+    """Train the runs that are missing, and append their records to `results`; what failed, with the reason.
 
-    minutes: then it stops; 0: when all is done.
+    filed: so many are there already. minutes: then it stops; 0: when all is done.
     """
     from lab.rival_losses import RIVALS
 
-    if not jobs:
-        raise UserError("no runs to make: give at least one seed")
-    missing = missing_jobs(jobs, results)
     setup = Setup(
         out,
         load=partial(load_variant, silver=out / SILVER),
@@ -54,7 +72,7 @@ def reproduce(
         checkpoints=checkpoints,
         losses=RIVALS,
     )
-    filed, seconds = len(jobs) - len(missing), 60 * minutes or None
+    seconds = 60 * minutes or None
     return run_jobs(missing, workers=workers, setup=setup, file=filing(results, out), done_before=filed, seconds=seconds)
 
 

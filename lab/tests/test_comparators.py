@@ -9,6 +9,7 @@ from lab.agenda import choose_everything, job_key, plan_everything
 from lab.augmented import FOLDER, read_silver, sample_pairs, write_silver
 from lab.comparator_tables import comparator_grid, comparator_grids
 from lab.comparators import systems
+from lab.keys import settings_key
 from lab.lines import append_line
 from lab.rival_losses import RIVALS, nt_xent_loss, supcon_loss
 from lab.searches import searches
@@ -60,6 +61,30 @@ def test_nt_xent_has_all_other_texts_in_its_denominator(vectors):
     assert float(nt_xent_loss(*vectors, 0.1)) == pytest.approx(total, rel=1e-5)
 
 
+def test_supcon_is_that_of_pytorch_metric_learning_where_texts_of_one_side_repeat(vectors):
+    from pytorch_metric_learning.losses import SupConLoss
+
+    left, right = vectors
+    questions, answers = torch.tensor([0, 0, 1, 1, 1]), torch.arange(5)
+    left[1], left[3:] = left[0], left[2]
+    theirs = SupConLoss(temperature=0.1)
+    same = questions.clone()  # of the same object it would think that they are the texts themselves, and leave out the diagonal
+    ways = [theirs(one, questions, ref_emb=other, ref_labels=same) for one, other in ((left, right), (right, left))]
+    assert float(supcon_loss(left, right, questions, answers, 0.1)) == pytest.approx(float(sum(ways)) / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.5])
+def test_nt_xent_is_that_of_pytorch_metric_learning_and_so_are_its_gradients(vectors, temperature):
+    from pytorch_metric_learning.losses import NTXentLoss
+
+    left, right = (side.requires_grad_() for side in vectors)
+    theirs = NTXentLoss(temperature=temperature)(torch.cat([left, right]), torch.arange(5).repeat(2))
+    ours = nt_xent_loss(left, right, temperature)
+    assert float(ours.detach()) == pytest.approx(float(theirs.detach()), rel=1e-5)
+    for one, other in zip(torch.autograd.grad(ours, [left, right]), torch.autograd.grad(theirs, [left, right]), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
 @pytest.fixture
 def task():
     pairs = PairSet.of(list("aaaab"), ["g1", "g2", "b1", "b2", "only"], [1, 1, 0, 0, 1])
@@ -100,16 +125,18 @@ def test_every_task_has_the_comparators_that_its_labels_allow():
     assert all(system.recipe().stages[0].train.epochs for system in systems())
 
 
-def test_everything_begins_with_the_papers_rows_of_all_encoders_and_ends_with_further_seeds():
-    jobs = plan_everything(choose_everything(), ["minilm", "mpnet"], [1, 2, 3, 4, 5])
+def test_everything_begins_with_what_makes_the_tables_whole_for_all_encoders():
+    groups = choose_everything()
+    jobs = plan_everything(groups, ["minilm", "mpnet"], [1, 2, 3, 4, 5])
     assert len({job_key(job) for job in jobs}) == len(jobs)
-    seeds = [job.seed > 3 for job in jobs]
-    assert seeds == sorted(seeds)
-    first = [job for job in jobs if not job.seed > 3]
-    rows = sum(len(group) for group in choose_everything()[:1])
-    assert {job.recipe.encoder for job in first[: 6 * rows]} == {"minilm", "mpnet"}
-    assert {job.recipe.name for job in first[: 3 * rows]} == {recipe.name for recipe in choose_everything()[0]}
-    assert "+silver" in first[-1].recipe.task
+    place = {settings_key(recipe): number for number, recipes in reversed(list(enumerate(groups))) for recipe in recipes}
+    told = [(place[settings_key(job.recipe.model_copy(update={"encoder": "minilm"}))], job.seed > 3) for job in jobs]
+    assert list(dict.fromkeys(told))[:4] == [(0, False), (1, False), (0, True), (1, True)]
+    tables = jobs[: sum(number < 2 for number, _ in told)]
+    assert {job.recipe.encoder for job in tables[: 6 * len(groups[0])]} == {"minilm", "mpnet"}
+    rest = told[len(tables) :]
+    assert all(number > 1 for number, _ in rest) and [later for _, later in rest] == sorted(later for _, later in rest)
+    assert all("+silver" not in job.recipe.task for job in tables)
 
 
 def test_a_queue_whose_time_is_over_begins_no_run(tmp_path):

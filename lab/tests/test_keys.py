@@ -11,8 +11,9 @@ from lab.keys import settings_key
 from lab.paper import all_rows, open_rows
 from lab.queries import read_queries
 from lab.rows import read_row
-from lab.running import missing_jobs
+from lab.running import missing_jobs, parse_since
 
+from pairtune import UserError
 from pairtune.runs.record import append_record, read_records
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -79,6 +80,23 @@ def test_what_has_a_record_of_the_same_settings_is_not_run_again(tmp_path, combo
     assert missing("train.learning_rate=1e-4")
     assert missing(encoder="mpnet")
     assert sorted(job.seed for job in missing(seeds=(1, 2, 3, 4, 5))) == sorted({1, 2, 3, 4, 5} - {combo.seed})
+
+
+def test_what_another_folder_has_is_not_run_again_either(tmp_path, combo):
+    append_record(tmp_path / "there" / "minilm.jsonl", combo)
+    asked = plan_jobs([read_row("cqa-a/combo")], "minilm", [combo.seed, 77])
+    assert missing_jobs(asked, tmp_path / "here") == asked
+    assert [job.seed for job in missing_jobs(asked, tmp_path / "here", tmp_path / "there")] == [77]
+
+
+def test_what_was_finished_before_a_date_is_made_again_if_that_is_asked_for(tmp_path, combo):
+    append_record(tmp_path / "minilm.jsonl", combo.model_copy(update={"finished": "2026-11-17T23:59:59+00:00"}))
+    asked = plan_jobs([read_row("cqa-a/combo")], "minilm", [combo.seed])
+    assert missing_jobs(asked, tmp_path, since=parse_since("2026-11-18")) == asked
+    assert not missing_jobs(asked, tmp_path, since=parse_since("2026-11-18T00:30+01:00"))
+    assert not missing_jobs(asked, tmp_path, since=parse_since(""))
+    with pytest.raises(UserError, match="--since is 'monday'; expected a date such as 2026-11-18"):
+        parse_since("monday")
 
 
 def test_a_run_whose_record_lost_its_test_scores_is_made_again(tmp_path, combo):

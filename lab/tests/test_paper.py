@@ -23,7 +23,8 @@ def test_every_row_has_a_recipe_in_both_presets_and_no_recipe_is_forgotten():
     released = {name for name in row_names() if name.startswith("released/")}
     assert {f"released/{name}" for name in all_rows()} == released
     others = {name for name in row_names() if not name.endswith("/best")} - released
-    assert {*all_rows(), *open_rows()} == others
+    of_evidence = {"stdlib/bsc"}  # no dataset of the paper: what false negatives do
+    assert {*all_rows(), *open_rows(), *of_evidence} == others
 
 
 def test_the_tables_are_the_papers_five_and_what_its_discussion_says():
