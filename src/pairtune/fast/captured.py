@@ -108,8 +108,7 @@ def recording(pool: Any, mode: str = "global") -> Iterator[torch.cuda.CUDAGraph]
 
     mode: whose calls may not touch the device meanwhile, "global" for all threads or "thread_local".
     """
-    graph = torch.cuda.CUDAGraph()
-    problem: RuntimeError | None = None
+    graph, problem = torch.cuda.CUDAGraph(), None
     graph.capture_begin(pool=pool, capture_error_mode=mode)
     try:
         yield graph

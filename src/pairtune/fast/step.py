@@ -107,17 +107,13 @@ class FastStep:
 
     def _embed_alone(self, batch: Packed) -> Tensor:
         """The embeddings of this process's part of the batch."""
-        with self._autocast():
+        with nullcontext() if self.halves else self.trainer.compute_loss_context_manager():
             return self.embed(batch)
 
     def _join(self, embeddings: Tensor, batch: Packed) -> Tensor:
         """The loss of this process, by which the mean of all gradients is that of the whole batch."""
-        with self._autocast():
+        with nullcontext() if self.halves else self.trainer.compute_loss_context_manager():
             return self.weigh() * self.loss_of(embeddings, batch)
-
-    def _autocast(self) -> Any:
-        """The host's, where no bf16 copies take its place."""
-        return nullcontext() if self.halves else self.trainer.compute_loss_context_manager()
 
     def _encode_part(self, ids: Tensor, part: Packed) -> Tensor:
         """The embeddings of a part's own texts. ids: the part's, from which torch sees whose random numbers to keep."""
