@@ -76,8 +76,8 @@ def backward(folder: str, case: str, rows: slice, wrap) -> dict:
     return {"loss": value.detach(), **gradients}
 
 
-def train(folder: str, out: Path, batch: int, gather: bool, packed: bool = False, part: int = 0) -> dict:
-    """Three steps with a learned temperature, of the host's trainer or of ours without padding. part: texts at a time."""
+def train(folder: str, out: Path, batch: int, gather: bool, packed: bool = False) -> dict:
+    """Three steps with a learned temperature, of the host's trainer or of ours without padding."""
     model = load(folder)
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(out),
@@ -100,7 +100,7 @@ def train(folder: str, out: Path, batch: int, gather: bool, packed: bool = False
         model,
         arguments,
         train_dataset=Dataset.from_dict(columns),
-        data_collator=PackingCollator(model, Dataset.from_dict(columns), offset=0, part=part) if packed else None,
+        data_collator=PackingCollator(model, Dataset.from_dict(columns), offset=0) if packed else None,
         eval_dataset=Dataset.from_dict(columns).select(range(5)),
         loss=loss,
     )
@@ -125,8 +125,6 @@ def main(folder: str, out: Path) -> None:
         found[case] = backward(folder, case, rows, wrap)
     found["trained on the joined batch"] = train(folder, out / "joined", 3, gather=True)
     found["trained on the joined batch, packed"] = train(folder, out / "packed", 3, gather=True, packed=True)
-    found["trained on the joined batch, packed, in parts"] = train(folder, out / "parts", 3, gather=True, packed=True, part=2)
-    found["trained on separate batches, packed"] = train(folder, out / "apart", 3, gather=False, packed=True)
     found["trained on separate batches"] = train(folder, out / "separate", 3, gather=False)
     found["hard batches"] = train_three_times(folder, out / "hard")
     for words in json.loads((out / "commands.json").read_text()):

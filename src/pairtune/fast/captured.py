@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -73,13 +73,6 @@ MOST_GRAPHS = 48
 Compute = Callable[[Packed], tuple[Tensor, Tensor]]
 
 
-class Recorded(Protocol):
-    """A step that was captured."""
-
-    def play(self, batch: Packed) -> tuple[Tensor, Tensor]:
-        """The loss and the embeddings of another batch of its shape."""
-
-
 @dataclass(frozen=True)
 class Graph:
     """A captured step: the batch that it reads, the loss and the embeddings that it writes."""
@@ -88,38 +81,6 @@ class Graph:
     batch: Packed
     loss: Tensor
     embeddings: Tensor
-
-    def play(self, batch: Packed) -> tuple[Tensor, Tensor]:
-        """The loss and the embeddings of another batch of its shape."""
-        take_over(self.batch, batch)
-        self.graph.replay()
-        return self.loss.clone(), self.embeddings.clone()
-
-
-def take_over(held: Packed, batch: Packed) -> None:
-    """Copy a batch to where a graph reads it."""
-    for target, source in zip(held.tensors(), batch.tensors(), strict=True):
-        target.copy_(source, non_blocking=True)
-
-
-@contextmanager
-def recording(pool: Any, mode: str = "global") -> Iterator[torch.cuda.CUDAGraph]:
-    """Inside, kernels go into a graph: `torch.cuda.graph` without its collection of garbage, which takes longer than the rest.
-
-    mode: whose calls may not touch the device meanwhile, "global" for all threads or "thread_local".
-    """
-    graph, problem = torch.cuda.CUDAGraph(), None
-    graph.capture_begin(pool=pool, capture_error_mode=mode)
-    try:
-        yield graph
-    except RuntimeError as found:
-        problem = found
-    try:
-        graph.capture_end()
-    except RuntimeError as found:
-        problem = problem or found
-    if problem is not None:
-        raise problem
 
 
 class CapturedSteps:
@@ -143,24 +104,27 @@ class CapturedSteps:
         self.gradients: list[Tensor] = []  # of the parameters that have one, parts of `buffer`: graphs write there
         self.added: list[Tensor] = []  # those that a backward pass adds to, and does not replace
         self.buffer: Tensor | None = None
-        self.mixed = len({parameter.dtype for parameter in self.parameters}) > 1  # one buffer is of one type
-        on_gpu = all(parameter.is_cuda for parameter in self.trains)
-        self.off = self.mixed or not on_gpu  # nothing is captured
-        self.stream = torch.cuda.Stream() if on_gpu else None
-        self.pool: Any = torch.cuda.graph_pool_handle() if on_gpu else None
+        self.off = len({parameter.dtype for parameter in self.parameters}) > 1  # one buffer is of one type
+        self.stream = torch.cuda.Stream()
+        self.pool: Any = torch.cuda.graph_pool_handle()
         self.seen: set[Any] = set()
-        self.graphs: dict[Any, Recorded] = {}
+        self.graphs: dict[Any, Graph] = {}
 
     def __call__(self, batch: Packed) -> tuple[Tensor, Tensor]:
         """The loss and the embeddings, (columns, m, n); gradients are in place of those that are there."""
-        with self._own_stream():
-            if self.buffer is not None:
-                self._attach()
-                return self._play(batch)
-            found = self._compute(batch)
-            if not self.mixed:
+        current = torch.cuda.current_stream()
+        self.stream.wait_stream(current)  # a graph, and what it shares memory with, stays on one stream
+        with torch.cuda.stream(self.stream):
+            if self.off:
+                found = self._compute(batch)
+            elif self.buffer is None:
+                found = self._compute(batch)
                 self._make_buffer()
-            return found
+            else:
+                self._attach()
+                found = self._play(batch)
+        current.wait_stream(self.stream)
+        return found
 
     def clip(self, limit: float) -> Tensor:
         """Scale all gradients down so that their common norm is at most `limit`, as torch's clip_grad_norm_; the norm before."""
@@ -179,28 +143,21 @@ class CapturedSteps:
         """Whether the same parameters are trained as when it was made."""
         return all(parameter.requires_grad == before for parameter, before in self.trains.items())
 
-    @contextmanager
-    def _own_stream(self) -> Iterator[None]:
-        """Inside, the device does one thing after the other: a graph, and what it shares memory with, stays on one stream."""
-        if self.stream is None:
-            yield
-            return
-        current = torch.cuda.current_stream()
-        self.stream.wait_stream(current)
-        with torch.cuda.stream(self.stream):
-            yield
-        current.wait_stream(self.stream)
-
     def _play(self, batch: Packed) -> tuple[Tensor, Tensor]:
         key = batch.shape, self.dropout and self.dropout.p
         if key not in self.graphs:
-            new = key not in self.seen or len(self.graphs) >= MOST_GRAPHS or batch.ids.shape[1] > MOST_TOKENS
-            recorded = None if self.off or batch.parts or new else self._capture(batch)
-            if recorded is None:
+            if self.off or key not in self.seen or len(self.graphs) >= MOST_GRAPHS or batch.ids.shape[1] > MOST_TOKENS:
                 self.seen.add(key)
                 return self._compute(batch)
-            self.graphs[key] = recorded
-        return self.graphs[key].play(batch)
+            captured = self._capture(batch)
+            if captured is None:
+                return self._compute(batch)
+            self.graphs[key] = captured
+        step = self.graphs[key]
+        for target, source in zip(step.batch.tensors(), batch.tensors(), strict=True):
+            target.copy_(source, non_blocking=True)
+        step.graph.replay()
+        return step.loss.clone(), step.embeddings.clone()
 
     def _compute(self, batch: Packed) -> tuple[Tensor, Tensor]:
         loss, embeddings = self.compute(batch)
@@ -209,24 +166,29 @@ class CapturedSteps:
             self.halves.hand_over()
         return loss.detach(), embeddings.detach()
 
-    def _capture(self, batch: Packed) -> Recorded | None:
-        batch = batch.clone()
+    def _capture(self, batch: Packed) -> Graph | None:
+        """As `torch.cuda.graph` does it, but without collecting garbage each time, which takes longer than all the rest."""
+        batch, graph = batch.clone(), torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         random = torch.cuda.default_generators[torch.cuda.current_device()]
         before = random.clone_state()
+        graph.capture_begin(pool=self.pool)
+        problem: RuntimeError | None = None
         try:
-            return self._record(batch)
-        except RuntimeError as problem:
+            loss, embeddings = self._compute(batch)
+        except RuntimeError as found:
+            problem = found
+        try:
+            graph.capture_end()
+        except RuntimeError as found:
+            problem = problem or found
+        if problem is not None:
             self.off = True
             random.graphsafe_set_state(before)  # a capture that fails leaves it waiting for the capture's end, and dropout fails
             if self.halves is not None:
                 self.halves.forget()
             say(f"this step cannot be captured ({str(problem).splitlines()[0]}): going on without, more slowly")
             return None
-
-    def _record(self, batch: Packed) -> Recorded:
-        with recording(self.pool) as graph:
-            loss, embeddings = self._compute(batch)
         return Graph(graph, batch, loss, embeddings)
 
     def _make_buffer(self) -> None:

@@ -58,7 +58,7 @@ class PairTrainer(SentenceTransformerTrainer):
     @cached_property
     def fast(self) -> FastStep:
         """What computes packed batches."""
-        return FastStep(self, self.weigh_share)
+        return FastStep(self)
 
     def get_optimizer_cls_and_kwargs(  # type: ignore[override]  # a static method in transformers, the host overrides it so too
         self, args: Any, model: Any = None
@@ -68,8 +68,8 @@ class PairTrainer(SentenceTransformerTrainer):
         return chosen if self.bias_correction else without_bias_correction(chosen)
 
     def training_step(self, model: torch.nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
-        """The host's, or one of our own."""
-        if "packed" not in inputs or not self.fast.takes(inputs["packed"]):
+        """The host's, or a captured one."""
+        if "packed" not in inputs or not self.fast.captures(inputs["packed"]):
             return super().training_step(model, inputs, num_items_in_batch)
         if not model.training:  # to say it to each of its modules takes longer than it should
             model.train()
@@ -79,7 +79,10 @@ class PairTrainer(SentenceTransformerTrainer):
 
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
         """The host's, or that of a packed batch; of several processes each computes the loss of all, or its part of it."""
-        weight = self.weigh_share()
+        own, pairs = self._share()
+        joins = getattr(self.loss, "gather_across_devices", False)
+        if isinstance(self.loss, PairLoss):
+            self.loss.filler = not own
         if "packed" not in inputs:
             found: Any = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
             loss, *more = found if return_outputs else (found,)
@@ -87,17 +90,9 @@ class PairTrainer(SentenceTransformerTrainer):
             loss, embeddings = self.fast.compute(inputs["packed"], inputs.get("dataset_name"))
             self._show(embeddings.detach())
             more = [{}]
-        loss = weight * loss
+        if not joins and pairs:  # a mean over the rows of this process, averaged with the others': as one over all rows
+            loss = loss * (own * world_size() / pairs)
         return (loss, *more) if return_outputs else loss
-
-    def weigh_share(self) -> float:
-        """What the loss of this process's part of the batch counts; a loss of ours that joins the parts hears of their sizes."""
-        own, pairs = self._share()
-        if isinstance(self.loss, PairLoss):
-            self.loss.filler = not own
-        if getattr(self.loss, "gather_across_devices", False) or not pairs:
-            return 1.0
-        return own * world_size() / pairs  # a mean over its own rows, averaged with the others': as one over all rows
 
     def _share(self) -> tuple[int, int]:
         """How many pairs of the step's batch this process has, and how many all have; (1, 0) where batches are not shared."""
@@ -156,12 +151,17 @@ def packing_collator(
     part = stage.loss.mini_batch_size
     if stage.train.gradient_checkpointing:
         reason = "train.gradient_checkpointing; loss.mini_batch_size saves memory too, and is faster"
+    if part and arguments.parallel_mode != ParallelMode.NOT_PARALLEL:
+        reason = "loss.mini_batch_size with several processes"
     if arguments.parallel_mode == ParallelMode.NOT_DISTRIBUTED:
         reason = "several GPUs in one process; start it with torchrun"
     if reason:
         say(f"training with padding, the slower way: {reason}")
         return None
-    static = lengths_to_capture(model, stage.train.precision) if model.device.type == "cuda" else 0
+    alone, cuda = arguments.parallel_mode == ParallelMode.NOT_PARALLEL, model.device.type == "cuda"
+    if cuda and not alone:
+        say("steps are not captured as CUDA graphs: several processes join their embeddings in the middle of a step")
+    static = lengths_to_capture(model, stage.train.precision) if cuda and alone else 0
     how: Any = {"offset": first_position(model), "static": static, "part": part}
     if isinstance(dataset, dict):
         return PackingCollators({name: PackingCollator(model, one, **how) for name, one in dataset.items()})
