@@ -22,6 +22,7 @@ from pairtune.sbert.sampler import OrderedBatchSampler
 from ranks import FAST, PADDED, run_two_ranks, write_training
 from small import assert_same_weights, weights
 
+
 def record_of(folder):
     return json.loads((folder / "seed-1" / "record.json").read_text())
 
