@@ -1,9 +1,8 @@
-"""One of two processes that train together, started by the tests of `sbert`. Arguments: encoder folder, output folder."""
+"""One of two processes that train together; the tests of `sbert` start them. Arguments: encoder folder, output folder."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -135,7 +134,4 @@ def main(folder: str, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    encoder, out = sys.argv[1], Path(sys.argv[2])
-    for stream in (1, 2):  # what this process says, in a file of its own
-        os.dup2(os.open(out / f"rank-{os.environ['RANK']}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
-    main(encoder, out)
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -57,16 +57,6 @@ def run_two_ranks(script, *words, logs, one_device=False):
     assert ended == [0, 0], "\n".join(log.read_text()[-4000:] for log in said)
 
 
-def launch_two_ranks(script, *words, logs):
-    """Run a script as two processes of `accelerate launch`, to their end; each writes a log of its own."""
-    how = ["--multi_gpu", "--num_processes", "2", "--num_machines", "1", "--main_process_port", "0", "--mixed_precision", "no"]
-    how += ["--dynamo_backend", "no", "--num_cpu_threads_per_process", "1"]
-    command = [sys.executable, "-m", "accelerate.commands.launch", *how, str(script), *map(str, words)]
-    ended = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False)
-    said = "\n".join(log.read_text()[-4000:] for log in sorted(logs.glob("rank-*.log")))
-    assert ended.returncode == 0, f"{said}\n{ended.stderr[-4000:]}"
-
-
 STEPS = 3  # of an epoch: 17 pairs are trained on, 8 at a time; the last batch has one, for two processes
 FAST = ["--set", "train.epochs=1"]
 PADDED = [*FAST, "--set", "train.fast=false", "--set", "loss.kind=mse", "--set", "loss.learn_temperature=false"]

@@ -32,11 +32,11 @@ def plain_encoder(tiny_encoder, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def shared(tiny_encoder, plain_encoder, tmp_path_factory):
-    """Two processes of torchrun, one of them killed in the second epoch; two of accelerate go on with it, and do all else."""
+    """Two processes: one is killed in the second epoch; two others go on with that run, and do everything else."""
     import torch
 
     import ddp_worker
-    from ranks import FAST, PADDED, STEPS, kill_one_rank, launch_two_ranks, write_training
+    from ranks import FAST, PADDED, STEPS, kill_one_rank, run_two_ranks, write_training
 
     out = tmp_path_factory.mktemp("ddp")
     words = write_training(out, tiny_encoder)
@@ -48,7 +48,7 @@ def shared(tiny_encoder, plain_encoder, tmp_path_factory):
         [*words, "--out", str(out / "padded"), "--model", plain_encoder, *PADDED],
     ]
     (out / "commands.json").write_text(json.dumps(commands))
-    launch_two_ranks(ddp_worker.__file__, tiny_encoder, out, logs=out)
+    run_two_ranks(ddp_worker.__file__, tiny_encoder, out, logs=out)
     return Shared(words, out, [torch.load(out / f"{rank}.pt") for rank in range(2)], killed)
 
 

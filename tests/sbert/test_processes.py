@@ -28,7 +28,7 @@ def record_of(folder):
 
 
 @pytest.mark.parametrize(("name", "more"), [("fast", FAST), ("padded", PADDED)])
-def test_two_processes_that_accelerate_starts_train_what_one_trains(shared, plain_encoder, tmp_path, name, more):
+def test_two_processes_train_what_one_trains(shared, plain_encoder, tmp_path, name, more):
     words = [*shared.words, "--model", plain_encoder, *more, "--out", str(tmp_path / "alone")]
     assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
     assert_trained_alike(tmp_path / "alone", shared.folder / name, plain_encoder)
@@ -48,6 +48,23 @@ def assert_trained_alike(alone, shared, encoder):
     assert np.linalg.norm(theirs - mine) < 0.02 * np.linalg.norm(mine - before)
 
 
+def test_accelerate_starts_the_training_that_torchrun_starts(shared, plain_encoder, tmp_path):
+    launch = [
+        sys.executable,
+        "-m",
+        "accelerate.commands.launch",
+        "--multi_gpu",
+        "--num_processes",
+        "2",
+        "--main_process_port",
+        "0",
+    ]
+    launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--num_cpu_threads_per_process", "1"]
+    words = [*shared.words, "--model", plain_encoder, *FAST, "--out", str(tmp_path / "launched")]
+    subprocess.run([*launch, "-m", "pairtune", *words], check=True)
+    assert_same_weights(tmp_path / "launched" / "model", shared.folder / "fast" / "model")
+
+
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 def test_two_processes_on_one_gpu_train_what_one_trains(plain_encoder, tmp_path):
@@ -57,7 +74,7 @@ def test_two_processes_on_one_gpu_train_what_one_trains(plain_encoder, tmp_path)
     assert_trained_alike(tmp_path / "alone", tmp_path / "both", plain_encoder)
 
 
-def test_a_run_of_torchrun_of_which_one_process_was_killed_resumes_to_the_same_weights(shared):
+def test_a_run_of_two_processes_of_which_one_was_killed_resumes_to_the_same_weights(shared):
     assert shared.killed == ([0, 1], 1)  # both were at work, and torchrun ended the other one
     assert_same_weights(shared.folder / "killed" / "model", shared.folder / "undisturbed" / "model")
     killed, undisturbed = record_of(shared.folder / "killed"), record_of(shared.folder / "undisturbed")
