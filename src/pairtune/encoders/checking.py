@@ -95,8 +95,9 @@ def check_filled(name: str, transformer: Any) -> None:
     from torch import nn
 
     for layer, module in transformer.named_modules():
-        weight = getattr(module, "weight", None)
-        if isinstance(module, nn.Linear) and not layer.startswith("pooler.") and not (weight.any() and weight.isfinite().all()):
+        if not isinstance(module, nn.Linear) or layer.startswith("pooler."):
+            continue
+        if not (module.weight.any() and module.weight.isfinite().all()):
             raise UserError(
                 f"encoder {name!r}: the weights of {layer} are zeros or no numbers: its file is damaged, or a training diverged. "
                 f"Get the model again"

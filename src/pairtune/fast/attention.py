@@ -254,7 +254,8 @@ def _distances_of_longest(encoder: Any, hidden: Tensor, *args: Any, **kwargs: An
 @cache
 def find_distances(length: int, buckets: int, most: int, device: torch.device) -> Tensor:
     """How far a key is before a query, in DeBERTa's buckets: (1, length, length). A graph cannot compute it, but read it."""
-    return build_relative_position(*[torch.empty(length, 1)] * 2, bucket_size=buckets, max_position=most).to(device)
+    texts: Any = torch.empty(length, 1)  # only its length counts
+    return build_relative_position(texts, texts, bucket_size=buckets, max_position=most).to(device)
 
 
 def _attend_deberta(

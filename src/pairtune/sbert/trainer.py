@@ -128,7 +128,7 @@ class PairTrainer(SentenceTransformerTrainer):
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         """A checkpoint, without the host's model card: nobody reads it, and writing it takes longer than saving a small model."""
-        self.model.save_pretrained(output_dir or self.args.output_dir, create_model_card=False)
+        self.model.save_pretrained(str(output_dir or self.args.output_dir), create_model_card=False)
 
     def _show(self, embeddings: Tensor) -> None:
         """The embeddings of the step, column by column, to whoever keeps them for the next epoch's order."""

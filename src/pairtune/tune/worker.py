@@ -149,7 +149,7 @@ def train_job(job: Job, setup: Setup) -> Done:
     folder = _open_folder(job, path, task)
     before = before_path(job, task, out)
     _lend_before(before, folder)
-    kept = {"checkpoints": setup.checkpoints, "keep_model": setup.keep_models}
+    kept: dict[str, Any] = {"checkpoints": setup.checkpoints, "keep_model": setup.keep_models}
     record = run(job.recipe, job.seed, out=path, results=own, task=task, resume=True, **kept)
     _keep_before(before, record, read_evidence(path / EVIDENCE))
     return Done(record.model_copy(update={"model": folder.model.relative_to(out).as_posix()}))
