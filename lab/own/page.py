@@ -198,7 +198,8 @@ settings was taken. There is one exception: for `own/grades` Pearson alone is ah
 scores were known. Read its line with that in mind."""
 
 TUNED = """`pairtune tune --data FILE` with 16 fold trainings, seed 1, on all cases. The search saw train and dev; test was
-scored once, at its end. Command: `python -m benchmarks.own_data --system tune --tune 16 --seeds 1`."""
+scored once, at its end. Command: `python -m benchmarks.own_data --system tune --tune 16 --seeds 1`. These searches are older than
+the average of the last trainings (`average_of`), which `tune` makes now."""
 
 MARKED = """In a ranking the default marks questions and answers for half the left texts of the training set (`mark_share`). The
 model can then be read in both ways: with `encode_query` and `encode_document`, or by plain `encode`. Candidates with `half` in
