@@ -58,7 +58,7 @@ def write_report(paths: Sequence[Path], out: Path) -> Path:
     shown = read_runs(paths)
     try:
         page = render(shown)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, AssertionError) as problem:
+    except (UserError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, AssertionError) as problem:
         raise UserError(
             f"{', '.join(map(str, paths))}: record.json and evidence.json do not go together "
             f"({type(problem).__name__}: {problem}): "
