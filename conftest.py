@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,16 +39,17 @@ def tiny_encoder() -> str:
     Made once and kept in the cache, so that both test workers and later runs share it.
     """
     from pairtune.cache import cache_folder
-    from small import NEURONS, PIECES, make_tiny_encoder
+    from small import make_tiny_encoder, tiny_name
 
-    folder = cache_folder() / "encoders" / f"minilm-2-layers-{PIECES}-pieces-{NEURONS}-neurons"
+    folder = cache_folder() / "encoders" / tiny_name()
     if not (folder / "modules.json").exists():
         aside = folder.with_name(f"{folder.name}.{os.getpid()}")
         make_tiny_encoder(aside)
         try:
             aside.rename(folder)
-        except OSError:
+        except OSError:  # the other worker was first
             assert (folder / "modules.json").exists()
+            shutil.rmtree(aside)
     return str(folder)
 
 

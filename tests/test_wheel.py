@@ -18,9 +18,9 @@ def packed_files():
 
 
 def test_the_wheel_has_the_recipes_that_users_start_from_and_no_row_of_a_table():
-    recipes = {path.parent.name for path in packed_files() if path.suffix == ".toml"}
-    assert {"own", "stdlib"} <= recipes
-    assert not recipes & {path.name for path in (ROOT / "lab" / "recipes").iterdir()}
+    recipes = {(path.parent.name, path.name) for path in packed_files() if path.suffix == ".toml"}
+    assert {folder for folder, _ in recipes} == {"own", "stdlib"}
+    assert not recipes & {(path.parent.name, path.name) for path in (ROOT / "lab" / "recipes").rglob("*.toml")}
 
 
 def test_the_wheel_has_no_record_and_no_word_of_the_lab():

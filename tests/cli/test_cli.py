@@ -106,7 +106,16 @@ def test_f1_wants_a_threshold_from_dev(tmp_path, real_data):
 
 def test_train_evaluate_score_and_search_in_a_row(tmp_path, pairs_csv, tiny_encoder):
     columns = ["--data", pairs_csv, "--left", "question", "--right", "answer", "--label", "score"]
-    quick = ["--set", "train.epochs=1", "--set", "train.max_seq_length=16", "--model", tiny_encoder]
+    quick = [
+        "--set",
+        "train.epochs=3",
+        "--set",
+        "train.learning_rate=1e-3",
+        "--set",
+        "train.max_seq_length=16",
+        "--model",
+        tiny_encoder,
+    ]
     summary = json.loads(call("train", *columns, *quick, "--out", tmp_path / "run", "--json"))
     assert summary["metric"] == "Spearman" and summary["mean"] > 0
     model = tmp_path / "run" / "model"

@@ -118,7 +118,7 @@ def test_rounded_vectors_score_as_in_the_search_of_the_host(encoder, precision, 
 def test_whole_embeddings_are_only_one_of_the_sizes(encoder, small_task):
     sizes = evaluate_sizes(encoder, small_task, "test", [384, 16], ["float32"])
     assert sizes[0].scores == pytest.approx(evaluate_task(encoder, small_task, ["test"])["test"], abs=1e-6)
-    assert sizes[1].scores["Spearman"] < sizes[0].scores["Spearman"]
+    assert sizes[1].scores["Pearson"] < sizes[0].scores["Pearson"]
 
 
 def run_command(*words):

@@ -66,7 +66,8 @@ def test_a_search_leaves_a_model_and_a_recipe_that_trains_it_again(whole):
     assert SentenceTransformer(str(whole.folder / "model"), device="cpu").encode(["stone river"]).shape == (1, 384)
     again = read_recipe(str(whole.folder / "recipe.toml"))
     assert again.model_dump(mode="json") == whole.run.recipe
-    assert whole.tuning.trainings == TRAININGS
+    made = sum(len(one.scores) for one in whole.tuning.tried)
+    assert TRAININGS - 3 < whole.tuning.trainings == made <= TRAININGS  # one or two are not enough for another candidate
     assert len(whole.tuning.tried[0].scores) >= 4 and whole.tuning.tried[0].changes == {}
     assert not (whole.folder / "trials").exists()
 
@@ -103,7 +104,7 @@ def test_a_search_that_was_killed_goes_on_and_ends_like_one_that_was_not(resumed
     assert results_of(resumed) == results_of(whole)
     assert resumed.run.recipe == whole.run.recipe
     assert_same_weights(resumed.folder / "model", whole.folder / "model")
-    assert count_results(resumed.folder / "tune.log") == TRAININGS  # nothing was trained twice
+    assert count_results(resumed.folder / "tune.log") == whole.tuning.trainings  # nothing was trained twice
     assert not (resumed.folder / "trials").exists()
 
 
@@ -117,8 +118,9 @@ def test_two_processes_share_a_search_in_a_database_and_neither_repeats_the_othe
     storage = f"sqlite:///{tmp_path / 'shared.db'}"
     helper = start_and_hold(tiny_encoder, tmp_path / "helper", 2, f"storage={storage}", "join")  # alive, and at a fold
     tuning = small_search(tiny_encoder, tmp_path / "leader", storage=storage).tuning
-    assert count_said(capsys.readouterr().err) == TRAININGS - 3
-    assert sum(len(one.scores) for one in tuning.tried) == TRAININGS - 1  # all but the one that the helper is at
+    made = sum(len(one.scores) for one in tuning.tried)
+    assert 5 < made < TRAININGS  # all but the one that the helper is at
+    assert count_said(capsys.readouterr().err) == made - 2  # the helper's
     _, helped = helper.communicate("go on\n")
     assert helper.returncode == 0 and count_said(helped) == 3, helped
     assert (tmp_path / "leader" / "model").exists() and not (tmp_path / "helper" / "model").exists()
