@@ -32,6 +32,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Nothing stays any more: extensions report what is frozen as leaked."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
 def tiny_encoder() -> str:
     """A folder with most of MiniLM's first two layers and its most frequent words: real geometry, little time.

@@ -18,6 +18,7 @@ from pairtune.encoders import export as quick
 from pairtune.encoders.embedding import can_cut, cut_features, embed, encode, gpu_products
 from pairtune.encoders.export import quicken
 from pairtune.encoders.index import fingerprint_model
+from pairtune.encoders.loading import fast_precision
 from pairtune.errors import UserError
 
 TEXTS = [
@@ -183,3 +184,28 @@ def test_scores_after_a_training_in_bf16_are_in_float32(tiny_model):
     assert torch.equal(embed(tiny_model, TEXTS, exact=True), before)
     with torch.autocast("cpu", dtype=torch.bfloat16):  # an order's vectors, which ask for it
         assert (embed(tiny_model, TEXTS) - before).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("able", "expected"),
+    [
+        ({"amx_bf16": True}, "bf16"),
+        ({"avx512_bf16": True, "amx_bf16": False}, "bf16"),
+        ({"avx512_f": True}, "float32"),
+        ({}, "float32"),
+    ],
+)
+def test_bf16_is_for_processors_that_have_instructions_for_it(monkeypatch, able, expected):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able)
+    assert fast_precision() == expected
+    monkeypatch.delattr(torch.cpu, "get_capabilities")
+    assert fast_precision() == "float32"
+
+
+@pytest.mark.parametrize("expected", ["bf16", "float32"])
+def test_a_gpu_that_only_emulates_bf16_computes_in_float32(monkeypatch, expected):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation or expected == "bf16")
+    assert fast_precision() == expected

@@ -58,3 +58,12 @@ def test_very_many_pairs_are_seen_once():
 def test_every_recipe_that_the_rules_name_is_shipped_and_keeps_the_best_epoch():
     assert {rule.recipe for rule in RULES} <= set(shipped_recipes())
     assert {choose(task_of("retrieval", pairs_of([1] * 12))).recipe.select} == {"best"}
+
+
+@pytest.mark.parametrize("fast", ["bf16", "float32"])
+def test_it_is_computed_as_the_device_is_fast_unless_a_user_says_otherwise(monkeypatch, fast):
+    monkeypatch.setattr("pairtune.tune.rules.fast_precision", lambda: fast)
+    mine = task_of("retrieval", pairs_of([1] * 12))
+    assert choose(mine).recipe.stages[0].train.precision == fast
+    assert f"in {fast};" in choose(mine).reasons[2]
+    assert choose(mine, ["train.precision=float32"]).recipe.stages[0].train.precision == "float32"

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pairtune.cache import cache_folder, reaches_hub
 from pairtune.encoders.checking import check_folder, check_loaded, first_line
@@ -80,6 +80,18 @@ def find_encoder(name: str) -> str:
     if not (folder / "modules.json").exists():
         _fetch(name, ENCODERS[name], folder)
     return str(folder)
+
+
+def fast_precision() -> Literal["float32", "bf16"]:
+    """`bf16` where this device multiplies it faster than float32: a GPU since Ampere, a CPU with instructions for it."""
+    import torch
+
+    if torch.cuda.is_available():
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+    if torch.backends.mps.is_available() or not hasattr(torch.cpu, "get_capabilities"):  # old versions of torch
+        return "float32"
+    able = torch.cpu.get_capabilities()
+    return "bf16" if able.get("amx_bf16") or able.get("avx512_bf16") else "float32"
 
 
 LONGEST = 512  # tokens that are trained on unless a recipe asks for more: encoders of 8,192 would fill any memory

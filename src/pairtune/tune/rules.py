@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pairtune.data.pairs import Task
 from pairtune.data.profile import Profile, describe, profile
+from pairtune.encoders.loading import fast_precision
 from pairtune.runs.recipe import Recipe, read_recipe
 
 COMPETING = 2.0  # pairs of a left text, on average, from which on its right texts compete with each other
@@ -66,11 +67,14 @@ class Choice:
 
 
 def choose(task: Task, overrides: Iterable[str] = ()) -> Choice:
-    """The recipe of the first rule that fits the training pairs, with `key=value` overrides laid over it."""
+    """The recipe of the first rule that fits the training pairs, with `key=value` overrides laid over it.
+
+    Trained in bf16 where the device computes faster in it: the runs behind the rules were in bf16, too.
+    """
     data = profile(task)
     rule = next(rule for rule in RULES if rule.fits(data))
     epochs = ["train.epochs=1"] if data.pairs > MANY_PAIRS else []
-    recipe = read_recipe(rule.recipe, [*epochs, *overrides])
+    recipe = read_recipe(rule.recipe, [f"train.precision={fast_precision()}", *epochs, *overrides])
     train = recipe.stages[0].train
     return Choice(
         recipe,
@@ -78,6 +82,6 @@ def choose(task: Task, overrides: Iterable[str] = ()) -> Choice:
             f"data: {describe(data)}",
             f"recipe: {rule.recipe}, for {rule.data}: {rule.does}",
             f"training: {train.epochs} epoch{'s' * (train.epochs != 1)}, batches of {train.batch_size}, learning rate "
-            f"{train.learning_rate:g}; the best epoch on dev is kept (epoch 0 is the encoder as it came)",
+            f"{train.learning_rate:g}, in {train.precision}; the best epoch on dev is kept (epoch 0 is the encoder as it came)",
         ),
     )
