@@ -124,11 +124,14 @@ def installed(name: str) -> str:
 
 
 def describe_devices() -> str:
-    """The GPUs, or that there is none."""
+    """The GPUs, or that there is none; in which precision they are fast."""
     import torch
 
+    from pairtune.encoders.loading import fast_precision
+
     names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
-    return ", ".join(names) or f"CPU only, {torch.get_num_threads()} threads"
+    device = ", ".join(names) or f"CPU only, {torch.get_num_threads()} threads"
+    return f"{device}; one's own data is trained in {fast_precision()}"
 
 
 def describe_folder(folder: Path) -> str:
