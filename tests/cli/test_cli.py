@@ -14,9 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 from pairtune.cli import app, main
+from pairtune.cli.preparing import estimate_seconds
 from pairtune.data.datasets import TASKS, load_task
 from pairtune.errors import UserError
 from pairtune.runs.recipe import read_recipe
+from pairtune.tune.rules import choose
 
 runner = CliRunner()
 
@@ -223,11 +225,17 @@ def test_inspect_looks_at_ones_own_pairs_without_a_recipe(tmp_path, tiny_encoder
     words = ["--set", f'encoder="{tiny_encoder}"']
     said = call("inspect", "--data", path, *words, env={"COLUMNS": "200"})
     assert "own/positives: 48 pairs in batches of" in said
-    for finding in ("every pair is positive", "0 pairs of test are in train too", "tokens (95 %", "for a training here"):
+    for finding in ("every pair is positive", "0 pairs of test are in train too", "tokens (95 %", "to train here"):
         assert finding in said
-    assert "for a training here" not in call("inspect", "--data", path, *words, "--no-trial")
+    assert "to train here" not in call("inspect", "--data", path, *words, "--no-trial")
     result = CliRunner().invoke(app, ["inspect"])
     assert isinstance(result.exception, UserError) and "nothing to inspect: name a recipe" in str(result.exception)
+
+
+def test_the_time_of_a_training_is_told_for_all_that_are_averaged(monkeypatch, small_task):
+    monkeypatch.setattr("pairtune.tune.plan.estimate_training", lambda task, recipe, scratch: 7.0)
+    recipe = choose(small_task).recipe
+    assert (estimate_seconds(small_task, recipe), recipe.average_of) == (21.0, 3)
 
 
 def test_shuffle_writes_every_row_once(tmp_path):

@@ -101,11 +101,11 @@ def show_inspected(task: Task, choice: Choice, found: Findings, seen: Seen, seco
 
 
 def estimate_seconds(task: Task, recipe: Recipe) -> float:
-    """How long a training takes on this machine, by a short one."""
+    """How long `train` takes on this machine, by a short training."""
     from pairtune.tune.plan import estimate_training
 
     with TemporaryDirectory() as scratch:
-        return estimate_training(task, recipe, Path(scratch))
+        return recipe.average_of * estimate_training(task, recipe, Path(scratch))
 
 
 BM25 = "bm25"

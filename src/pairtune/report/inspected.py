@@ -117,7 +117,7 @@ def describe_default(recipe: Recipe, reasons: Sequence[str], seconds: float | No
     stages = recipe.model_dump(mode="json")["stages"]
     parts = [(describe_loss(one["loss"]), describe_order(one["order"]), describe_schedule(one["train"])) for one in stages]
     said = "; then ".join(f"{loss}; batches: {order}; {schedule}" for loss, order, schedule in parts)
-    time = [] if seconds is None else [("time", f"about {describe_time(seconds)} for a training here (a short trial)")]
+    time = [] if seconds is None else [("time", f"about {describe_time(seconds)} to train here (by a short trial)")]
     return [("recipe", f"{recipe.name}: {said}"), *(("why", reason) for reason in reasons), *time]
 
 
