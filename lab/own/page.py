@@ -198,8 +198,9 @@ answer among ten texts. `stsb-high` has the upper part of the scale. `small` has
   their records that score was replaced by the one without, and epoch 0 was applied to it.
 * **Time**: training steps only, as a ratio, on one H200 that up to 15 trainings shared. Not all runs shared it with the same
   others: read the ratios as rough ones. Marks do not change the time, so that of the runs without them is shown.
-* **Up to 1,000 training pairs** the default averages the weights of three trainings. With MiniLM those five cases were run as a user
-  runs them, on a CPU in bf16. Their time here is three times that of one training on the H200. With MPNet they are of one training.
+* **Up to 1,000 training pairs** the default averages the weights of three trainings. With MiniLM those five cases were run as
+  a user runs them, on a CPU in bf16. Their time here is three times that of one training on the H200. With MPNet they are of
+  one training.
 * **Epoch 0**, the encoder as it came, is a candidate for pairtune. Most runs are older than that rule: it was applied to
   their dev scores afterwards."""
 
