@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from pairtune.data.pairs import PairSet
+from pairtune.data.pairs import PairSet, Task
 from pairtune.report.page import write_reports
 from pairtune.report.plots import plot_dev
 from pairtune.report.summary import read_runs
 from pairtune.runs.record import Epoch
 from pairtune.training import run, train
-from small import assert_same_weights, small_pairs, small_recipe, weights
+from small import WORDS, assert_same_weights, small_pairs, small_recipe, weights
 
 TEXTS = ["a river https://t.co/x", "the stone", "a candle in the window of the garden"]
 
@@ -59,6 +59,26 @@ def test_an_epoch_that_beats_the_encoder_is_kept(tmp_path, tiny_encoder, small_t
     )
     assert record.best_epoch > 0 and record.kept_epochs == [record.best_epoch] and record.advise() is None
     assert record.after["dev"]["Spearman"] > record.before["dev"]["Spearman"]
+
+
+@pytest.fixture
+def easy_task(small_task):
+    """A search whose main metric is always 1: there are fewer texts than it looks at. The others see what is learned."""
+    texts = tuple(f"{word} {other}" for word in WORDS[:6] for other in WORDS[6:])
+    pairs = PairSet.of([text.split()[0] for text in texts[::7]], texts[::7], corpus=texts)
+    return Task("easy", "retrieval", pairs, pairs, pairs, "HP@50", ("HP@50", "MRR"))
+
+
+@pytest.mark.parametrize("checkpoints", [True, False])
+def test_where_dev_is_too_easy_or_too_small_to_tell_epochs_apart_the_other_metrics_choose(
+    tmp_path, tiny_encoder, easy_task, checkpoints
+):
+    recipe = wrong_recipe(tiny_encoder, loss={"kind": "bsc", "temperature": 0.05}, train={"epochs": 3, "batch_size": 6})
+    record = run(recipe, 1, out=tmp_path / "run", task=easy_task, checkpoints=checkpoints)
+    found = [epoch.dev["MRR"] for epoch in record.epochs]
+    assert [epoch.dev["HP@50"] for epoch in record.epochs] == [1.0] * 3 and max(found) > record.before["dev"]["MRR"]
+    assert record.best_epoch == 1 + int(np.argmax(found)) > 1
+    assert record.after["dev"]["MRR"] == max(found)
 
 
 def test_the_encoder_is_no_candidate_where_the_recipe_says_so(tmp_path, tiny_encoder, wrong_task):

@@ -12,7 +12,7 @@ from pairtune.data.sources import training_data
 from pairtune.progress import is_first, say
 from pairtune.runs.folder import RunFolder, whole_folder, write_whole
 from pairtune.runs.recipe import Recipe, Select, Stage
-from pairtune.runs.record import Epoch, Trained, best_index, read_history
+from pairtune.runs.record import Epoch, Trained, best_index, choice_score, read_history
 from pairtune.runs.settings import stage_of
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ STAGE_DONE = "trained.json"
 def train_stages(
     model: SentenceTransformer, task: Task, recipe: Recipe, seed: int, folder: RunFolder, score: float, *, checkpoints: bool
 ) -> list[Trained]:
-    """Train the model in place, stage by stage, each from what the one before left. score: on dev, of the encoder as it came."""
+    """Train the model in place, stage by stage, each from what the one before left. score: the encoder's as it came, by which it is chosen."""
     found: list[Trained] = []
     for number, select in enumerate(recipe.selects, start=1):
         to_beat = score if select == "best" and recipe.keep_original else None
         place = folder.stage(number)
         found.append(train_stage(model, task, recipe, number, seed, place, to_beat=to_beat, checkpoints=checkpoints))
         if found[-1].kept:
-            score = found[-1].epochs[found[-1].kept - 1].dev[task.metric]
+            score = choice_score(found[-1].epochs[found[-1].kept - 1].dev, task.metric)
     return found
 
 
@@ -93,7 +93,7 @@ def train_stage(
     finally:
         progress.close()
     epochs = read_history(trainer.state.log_history, number)
-    kept = choose_epoch([epoch.dev[task.metric] for epoch in epochs], select, to_beat)
+    kept = choose_epoch([choice_score(epoch.dev, task.metric) for epoch in epochs], select, to_beat)
     if first is not None and not kept:
         say(f"{progress.title}: no epoch was better on dev than the start ({task.metric} {to_beat:.4f}): the start is kept")
         first.restore(model)

@@ -24,7 +24,7 @@ from pairtune.progress import say
 from pairtune.runs.folder import RunFolder, ask_for, disk_in_words, drop_folder, whole_folder
 from pairtune.runs.lock import check_free
 from pairtune.runs.recipe import Recipe
-from pairtune.runs.record import Run, Trained, is_unchanged, kept_run
+from pairtune.runs.record import Run, Trained, choice_score, is_unchanged, kept_run
 from pairtune.runs.settings import stage_of, unread_settings
 from pairtune.stages import save_whole, train_stages
 
@@ -88,7 +88,8 @@ def run(
             give_tokenizer(model, tokenizer)
         if recipe.adapter:
             say(f"{recipe.name}, seed {seed}: {add_adapter(model, recipe.adapter, seed)}")
-        trained = train_stages(model, task, recipe, seed, folder, before["dev"][task.metric], checkpoints=checkpoints)
+        to_beat = choice_score(before["dev"], task.metric)
+        trained = train_stages(model, task, recipe, seed, folder, to_beat, checkpoints=checkpoints)
         if is_unchanged(trained):
             task = as_it_came
             sides.restore()

@@ -14,7 +14,7 @@ from pairtune.errors import UserError
 from pairtune.runs.folder import RunFolder, ask_for, disk_in_words, fingerprint_folder
 from pairtune.runs.lock import check_free
 from pairtune.runs.recipe import make_recipe
-from pairtune.runs.record import Run, append_record, best_index, mean_and_spread, read_records
+from pairtune.runs.record import Run, append_record, best_index, choice_score, mean_and_spread, read_records
 
 
 def record(seed=1, dev=0.5, test=0.4):
@@ -159,6 +159,13 @@ def test_a_remembered_value_is_computed_once(tmp_path):
 
 def test_the_earliest_of_equally_good_epochs_is_chosen():
     assert best_index([0.3, 0.7, 0.7]) == 1
+
+
+def test_where_the_main_metric_is_equal_the_others_choose():
+    same, more = {"HP@1": 0.5, "HP@5": 0.7, "MRR": 0.6}, {"HP@1": 0.5, "HP@5": 0.7, "MRR": 0.61}
+    assert choice_score(more, "HP@1") > choice_score(same, "HP@1")
+    assert choice_score({**same, "HP@1": 0.51}, "HP@1") > choice_score({"HP@1": 0.5, "HP@5": 1.0, "MRR": 1.0}, "HP@1")
+    assert choice_score({"F1": 0.5, "threshold": 0.9}, "F1") == choice_score({"F1": 0.5, "threshold": 0.1}, "F1") == 0.5
 
 
 def test_one_seed_has_no_spread():

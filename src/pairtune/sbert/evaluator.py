@@ -17,11 +17,12 @@ from pairtune.encoders.sizes import PRECISIONS, Smaller, count_bytes
 from pairtune.metrics import best_threshold, distinct_queries, find_hits, first_hit_ranks, score_ranks, score_split
 from pairtune.metrics.measures import Answered, all_hit_ranks, find_gains
 from pairtune.progress import track
-from pairtune.runs.record import Precision, Size
+from pairtune.runs.record import Precision, Size, choice_score
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+CHOICE = "choice"  # among the figures of an evaluation: what the best epoch is chosen by
 SEARCH_CELLS = 2**24  # similarities of queries with the whole corpus that are held at a time
 
 
@@ -147,7 +148,7 @@ class PairEvaluator(SentenceEvaluator):
     ) -> None:
         super().__init__()
         self.pairs, self.metrics, self.positive_above, self.name = pairs, tuple(metrics), positive_above, name
-        self.primary_metric = f"{name}_{metric}"
+        self.metric, self.primary_metric = metric, f"{name}_{metric}"
 
     @classmethod
     def of_task(cls, task: Task, split: str = "dev") -> PairEvaluator:
@@ -159,9 +160,13 @@ class PairEvaluator(SentenceEvaluator):
     def __call__(self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1) -> dict[str, float]:
         """Score the split; the host logs the figures and puts them on the model card."""
         values = evaluate_pairs(Embeddings(model, exact=True), self.pairs, self.metrics, self.positive_above)
+        return self.report(values, model, epoch, steps)
+
+    def report(self, values: dict[str, float], model: Any, epoch: int, steps: int) -> dict[str, float]:
+        """The figures as the host has them, and CHOICE, by which the best epoch is chosen."""
         named = {f"{self.name}_{key}": value for key, value in values.items()}
         self.store_metrics_in_model_card_data(model, named, epoch, steps)
-        return named
+        return {**named, CHOICE: choice_score(values, self.metric)}
 
     def get_config_dict(self) -> dict[str, Any]:
         """What the model card says of the evaluation."""
@@ -177,7 +182,4 @@ class SourcesEvaluator(PairEvaluator):
 
     def __call__(self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1) -> dict[str, float]:
         """Score the split of every source."""
-        values = evaluate_task(model, self.task, [self.name])[self.name]
-        named = {f"{self.name}_{key}": value for key, value in values.items()}
-        self.store_metrics_in_model_card_data(model, named, epoch, steps)
-        return named
+        return self.report(evaluate_task(model, self.task, [self.name])[self.name], model, epoch, steps)

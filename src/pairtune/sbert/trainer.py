@@ -31,7 +31,7 @@ from pairtune.progress import say
 from pairtune.runs.recipe import Select, Stage
 from pairtune.sbert.callbacks import Average, Blend, KeepBest, StopDropout
 from pairtune.sbert.checkpoints import Seal
-from pairtune.sbert.evaluator import PairEvaluator
+from pairtune.sbert.evaluator import CHOICE, PairEvaluator
 from pairtune.sbert.hard_batches import HardBatches, read_settings
 from pairtune.sbert.losses import PairLoss, build_loss
 from pairtune.sbert.mined import MinedNegatives, MinedOfSources
@@ -199,7 +199,7 @@ def make_trainer(
         batch_sampler=batches,
         save_strategy="epoch" if checkpoints else "no",
         load_best_model_at_end=select == "best" and checkpoints,
-        metric_for_best_model=f"eval_{evaluator.primary_metric}",
+        metric_for_best_model=f"eval_{CHOICE}",
         greater_is_better=True,
         logging_steps=min(LOG_STEPS, max(1, count_rows(dataset) // stage.train.batch_size)),  # every epoch has a loss to show
         multi_dataset_batch_sampler={"size": "proportional", "equal": "round_robin"}[share],
