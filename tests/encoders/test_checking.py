@@ -93,9 +93,9 @@ KEY = "encoder.layer.1.output.dense.weight"
 DAMAGE = {
     "no tokenizer": (
         lambda folder: (folder / "tokenizer.json").unlink(),
-        "its tokenizer knows 5 tokens, .* embeddings of 3,018",
+        "its tokenizer knows 5 tokens, .* embeddings of {rows:,}",
     ),
-    "larger tokenizer": (learn_five_more_words, "its tokenizer knows 3,023 tokens, and there are embeddings of 3,018"),
+    "larger tokenizer": (learn_five_more_words, "its tokenizer knows {more:,} tokens, and there are embeddings of {rows:,}"),
     "a number without an embedding": (number_a_word_far_above, "its tokenizer knows 1,000,001 tokens"),
     "only the transformer": (list_modules("Transformer"), "its modules do not go together .KeyError: 'sentence_embedding'"),
     "pooling first": (list_modules("Pooling", "Transformer"), "its modules do not go together"),
@@ -126,8 +126,9 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_folder_that_is_not_whole_is_refused_in_words(folder, damage):
     spoil, message = DAMAGE[damage]
+    rows = json.loads((folder / "config.json").read_text())["vocab_size"]
     spoil(folder)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message.format(rows=rows, more=rows + 5)):
         load_encoder(str(folder), device="cpu")
 
 

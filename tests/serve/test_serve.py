@@ -267,7 +267,11 @@ def test_a_text_that_the_tokenizer_panics_on_is_one_answer_and_not_the_end(tiny_
         assert ask(f"{url}/api/score", {"pairs": [{"left": "a", "right": "b"}]})[0] == 200
 
 
-@pytest.mark.parametrize("raised", [SystemExit, StopIteration, ValueError])
+class Panic(BaseException):
+    """As the tokenizer raises it."""
+
+
+@pytest.mark.parametrize("raised", [SystemExit, Panic, StopIteration, ValueError])
 def test_of_questions_that_are_answered_together_only_the_one_that_fails_hears_of_it(raised):
     def work(questions):
         if "bad" in questions:
@@ -279,10 +283,13 @@ def test_of_questions_that_are_answered_together_only_the_one_that_fails_hears_o
         asked = [asyncio.create_task(batcher.ask(question)) for question in ("a", "bad", "b")]
         await asyncio.sleep(0)  # all three wait before the first is answered
         answering = asyncio.create_task(batcher.run())
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+        later = asyncio.create_task(batcher.ask("c"))
+        await asyncio.wait([answering, later], return_when=asyncio.FIRST_COMPLETED)
+        assert not answering.done() and later.result() == "C"
+        assert all(one.done() for one in asked)  # who asked before is answered before
         answering.cancel()
         batcher.close()
-        return answers
+        return await asyncio.gather(*asked, return_exceptions=True)
 
     first, failed, last = asyncio.run(ask_three())
     assert (first, last) == ("A", "B") and isinstance(failed, RuntimeError) and raised.__name__ in str(failed)
