@@ -160,8 +160,9 @@ def test_an_unfinished_run_asks_whether_to_resume(tmp_path):
 
 
 def test_a_finished_run_is_not_overwritten_unless_asked(tmp_path):
-    folder = open_folder(tmp_path / "run")
+    folder = open_folder(tmp_path / "run", overwrite=True)  # where there is nothing to lose
     folder.stage(1).mkdir(parents=True)
+    folder.stage(2).mkdir()
     folder.finish(record(), tmp_path / "results.jsonl")
     with pytest.raises(UserError, match="holds a finished run"):
         open_folder(tmp_path / "run")
@@ -196,9 +197,12 @@ def test_a_run_is_known_again_whatever_other_seeds_its_recipe_has_but_not_under_
         open_folder(tmp_path / "run", make_recipe({"name": "c"}), resume=True)
 
 
-def test_a_run_with_a_setting_that_is_no_more_is_another_one(tmp_path):
+def test_a_run_of_a_version_with_fewer_settings_is_known_and_one_with_more_is_another(tmp_path):
     folder = open_folder(tmp_path / "run")
     found = json.loads((folder.path / "recipe.json").read_text())
+    del found["recipe"]["average_of"], found["recipe"]["stages"][0]["loss"]["guide"]
+    (folder.path / "recipe.json").write_text(json.dumps(found))
+    assert open_folder(tmp_path / "run", resume=True)
     found["recipe"]["sharpness"] = 3
     (folder.path / "recipe.json").write_text(json.dumps(found))
     with pytest.raises(UserError, match=r"recipe\.sharpness is 3 there, None now"):
@@ -397,6 +401,16 @@ def test_a_finished_run_does_without_its_encoder_and_its_file(tmp_path):
     encoder.rmdir()
     file.unlink()
     assert open_folder(tmp_path / "run", recipe, resume=True)
+
+
+def test_a_folder_that_has_taken_the_name_of_an_encoder_is_another_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recipe = make_recipe({"name": "a/b", "encoder": "someone/model"})  # of the hub
+    open_folder(tmp_path / "run", recipe)
+    assert open_folder(tmp_path / "run", recipe, resume=True)
+    (tmp_path / "someone" / "model").mkdir(parents=True)
+    with pytest.raises(UserError, match="encoder is 'gone' there, "):
+        open_folder(tmp_path / "run", recipe, resume=True)
 
 
 def test_a_process_that_dies_while_it_empties_a_folder_leaves_no_half_of_anything(tmp_path, monkeypatch):
