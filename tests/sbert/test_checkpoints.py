@@ -30,6 +30,12 @@ def test_a_checkpoint_whose_best_epoch_is_damaged_is_not_gone_on_from(tmp_path):
     assert not newest.exists() and not best.exists()
 
 
+def test_a_damaged_checkpoint_is_not_gone_on_from_though_its_best_epoch_is_whole(tmp_path):
+    best, newest = make_checkpoint(tmp_path, 2), make_checkpoint(tmp_path, 10, best=2)
+    (newest / "model.safetensors").write_text("rust")
+    assert newest_usable_checkpoint(tmp_path) == str(best) and not newest.exists()
+
+
 @pytest.mark.parametrize("harm", ["complete.json", "model.safetensors"])
 def test_a_checkpoint_without_its_seal_or_one_of_its_files_is_not_gone_on_from(tmp_path, harm):
     before, newest = make_checkpoint(tmp_path, 4), make_checkpoint(tmp_path, 8)
