@@ -155,6 +155,7 @@ def test_the_pages_answer_a_look_at_their_head_alone(url):
     for path in ("/", "/docs"):
         answer = speak(url, f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         assert answer.startswith(b"HTTP/1.1 200") and answer.endswith(b"\r\n\r\n")
+        assert b"\nserver:" not in answer.lower()  # which program this is helps nobody but an attacker
 
 
 def test_a_request_with_two_lengths_is_refused_and_its_connection_closed(url):
@@ -226,6 +227,36 @@ def test_clients_that_stop_leave_no_one_waiting(both):
         assert set(answers[:150]) <= {b"408", b"503"}
         assert set(answers[150:]) == {b""}  # said nothing, and were let go
         assert ask(f"{url}/api/search", {"text": QUERY})[0] == 200
+
+
+class Connection:
+    """A transport and a loop in one: how much of an answer is unread at each look, and what was asked for."""
+
+    def __init__(self, *unread):
+        self.unread, self.aborted, self.later = list(unread), False, []
+
+    def get_write_buffer_size(self):
+        return self.unread[0]
+
+    def call_later(self, seconds, look):
+        self.later.append(look)
+        return self
+
+    def cancel(self):
+        pass
+
+    def abort(self):
+        self.aborted = True
+
+
+def test_a_client_that_reads_slowly_is_kept_until_it_reads_no_more():
+    connection, prompt = Connection(9, 5, 5), server.Prompt.__new__(server.Prompt)
+    prompt.transport, prompt.loop, prompt.cycle = connection, connection, None
+    prompt._look_again()
+    for aborted in (False, True):
+        connection.unread.pop(0)
+        connection.later.pop()()
+        assert connection.aborted is aborted and bool(connection.later) is not aborted
 
 
 def test_the_page_is_served_while_the_encoder_works(url, both, monkeypatch):
@@ -327,7 +358,7 @@ def test_the_original_is_read_from_the_record_beside_the_model(tmp_path):
     assert matcher.find_original(tmp_path / "a" / "model") is None
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org", "evil-localhost"])
 def test_other_machines_need_a_token(host):
     with pytest.raises(UserError, match=f"--host {host} can be reached from other machines, and there is no --token"):
         server.check_exposure(host, None)
@@ -335,11 +366,13 @@ def test_other_machines_need_a_token(host):
 
 
 def test_a_token_that_is_soon_guessed_is_refused():
-    with pytest.raises(UserError, match="--token has 3 characters; give at least 8"):
-        server.check_exposure("127.0.0.1", "abc")
+    for token in ("abc", "seven77", "ümläut-ümläut", "two words here"):
+        with pytest.raises(UserError, match=f"--token has {len(token)} characters; give at least 8 of plain ASCII"):
+            server.check_exposure("127.0.0.1", token)
+    server.check_exposure("127.0.0.1", "eight888")
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost", "LocalHost"])
 def test_this_machine_needs_none(host):
     assert server.check_exposure(host, None) is None  # it would raise
 
@@ -347,8 +380,24 @@ def test_this_machine_needs_none(host):
 def test_a_port_that_is_taken_is_said_at_once(url):
     with pytest.raises(UserError, match=rf"cannot listen on 127.0.0.1, port {port_of(url)} .*another --port"):
         server.open_socket("127.0.0.1", port_of(url))
-    with pytest.raises(UserError, match=r"port 70000 \(ports go from 0 to 65535\)"):
-        server.open_socket("127.0.0.1", 70_000)
+    for port in (-1, 65_536, 70_000):
+        with pytest.raises(UserError, match=rf"port {port} \(ports go from 0 to 65535\)"):
+            server.open_socket("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("host", "names"),
+    [
+        ("127.0.0.1", {"localhost", "127.0.0.1", "[::1]"}),
+        ("127.8.8.8", {"localhost", "127.0.0.1", "[::1]", "127.8.8.8"}),
+        ("0.0.0.0", set()),  # whoever may ask has the token, under any name
+    ],
+)
+def test_a_server_of_this_machine_goes_by_its_names_alone(both, host, names):
+    made = server.make_server(both, host, "correct-horse", body_seconds=3.0, silent_seconds=4.0)
+    guard, connection = made.config.app, made.config.http
+    assert (guard.hosts, guard.token, guard.body_seconds) == (names, "correct-horse", 3.0)
+    assert connection.silent_seconds == 4.0 and server.Prompt.silent_seconds == server.SILENT_SECONDS
 
 
 def test_the_command_serves_until_it_is_interrupted(tiny_encoder, tmp_path):

@@ -52,13 +52,13 @@ LEAST_READ, MOST_READ = 20_000, 100_000  # characters of a text; Oniguruma count
 CHARACTERS_PER_TOKEN = 8
 
 
-def characters_read(tokens: int) -> int:
+def characters_read(tokens: float) -> int:
     """How much of a text is looked at for an encoder that reads so many tokens: many times that, where they are few.
 
-    >>> characters_read(512), characters_read(8192), characters_read(10**30)
+    >>> characters_read(512), characters_read(8192.0), characters_read(float("inf"))
     (20000, 65536, 100000)
     """
-    return min(MOST_READ, max(LEAST_READ, CHARACTERS_PER_TOKEN * tokens))
+    return int(min(MOST_READ, max(LEAST_READ, CHARACTERS_PER_TOKEN * tokens)))
 
 
 def give_tokenizer(model: SentenceTransformer, tokenizer: Any) -> None:
