@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pairtune
@@ -56,6 +57,11 @@ def test_every_module_imports_only_from_below():
             if LEVEL[other] <= LEVEL[part]:
                 wrong.append(f"{path.relative_to(PACKAGE)} imports pairtune.{other}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_two_modules_share_a_name():
+    names = Counter(path.stem for path in PACKAGE.rglob("*.py") if not path.stem.startswith("__"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_the_tests_and_the_page_have_the_rooms_of_the_package():

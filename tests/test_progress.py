@@ -10,9 +10,8 @@ from pairtune.progress import say
 from terminals import in_a_terminal
 
 COUNTING = """
-import pairtune.progress as progress
-progress.QUIET_SECONDS = progress.LOG_EVERY_SECONDS = 0
-for _ in progress.track(range(10), "counting"): pass
+from pairtune.progress import track
+for _ in track(range(10), "counting", quiet_seconds=0, every_seconds=0): pass
 """
 
 

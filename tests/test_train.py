@@ -26,7 +26,7 @@ from pairtune.runs.lock import hold_folder
 from pairtune.runs.record import kept_run, read_records
 from pairtune.sbert.trainer import PairTrainer, make_trainer
 from pairtune.training import find_others, keep_best_seed, run, train
-from small import assert_same_weights, sentence, small_recipe, weights
+from small import assert_same_weights, files_of_at_most, sentence, small_recipe, weights
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +110,16 @@ def test_a_model_that_no_run_made_is_left_alone(tmp_path, tiny_encoder, small_ta
     (tmp_path / "model").mkdir()
     with pytest.raises(UserError, match="model was not made by pairtune"):
         train(small_recipe(tiny_encoder), seeds=(1,), out=tmp_path, task=small_task, overwrite=True)
+
+
+def test_a_disk_that_is_full_when_the_best_model_is_copied_is_said_in_words(copied, tmp_path):
+    record, folder = copied
+    folder.rename(tmp_path / "seed-1")
+    with files_of_at_most(1_000_000), pytest.raises(UserError, match=r"could not write to .* \(\[Errno 27\].*raise the limit on"):
+        keep_best_seed(tmp_path, [record], None)
+    assert [path.name for path in tmp_path.iterdir()] == ["seed-1"]
+    keep_best_seed(tmp_path, [record], None)
+    assert_same_weights(tmp_path / "model", tmp_path / "seed-1" / "model")
 
 
 def test_with_a_rotating_dev_each_seed_has_its_own(tmp_path, tiny_encoder):

@@ -126,9 +126,9 @@ class Alarm:
     """
 
     def __init__(self) -> None:
-        self.rank, self._store = dist.get_rank(), connect()
+        self.rank, self._store = dist.get_rank(), open_store()
         self._lock, self._over, self._quiet = threading.Lock(), False, threading.Event()
-        self._thread = threading.Thread(target=self._listen, args=(connect(),), daemon=True)
+        self._thread = threading.Thread(target=self._listen, args=(open_store(),), daemon=True)
         self._thread.start()
 
     def ring(self, problem: Exception) -> None:
@@ -189,7 +189,7 @@ SHOW_CURSOR = "\x1b[?25h"  # which a progress bar has hidden
 LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Connection refused")
 
 
-def connect() -> Store:
+def open_store() -> Store:
     """Where the processes find each other: torchrun's store, or the first process's. Each wait blocks its own connection."""
     place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     store = TCPStore(*place, is_master=False, wait_for_workers=False, timeout=SOON)

@@ -56,14 +56,21 @@ def describe_time(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def track(items: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
-    """Yield the items, showing how far along we are once it has taken more than two seconds."""
+def track(
+    items: Iterable[Item],
+    what: str,
+    total: int | None = None,
+    *,
+    quiet_seconds: float = QUIET_SECONDS,
+    every_seconds: float = LOG_EVERY_SECONDS,
+) -> Iterator[Item]:
+    """Yield the items, showing how far along we are: in a log after the quiet seconds, and then every so many."""
     if total is None and isinstance(items, Sized):
         total = len(items)
     if sys.stderr.isatty() and is_first():
         yield from _track_on_a_terminal(items, what, total)
     else:
-        yield from _track_in_a_log(items, what, total)
+        yield from _track_in_a_log(items, what, total, quiet_seconds, every_seconds)
 
 
 def _track_on_a_terminal(items: Iterable[Item], what: str, total: int | None) -> Iterator[Item]:
@@ -73,14 +80,16 @@ def _track_on_a_terminal(items: Iterable[Item], what: str, total: int | None) ->
     yield from rich_track(items, what, total=total, console=Console(stderr=True), transient=True)
 
 
-def _track_in_a_log(items: Iterable[Item], what: str, total: int | None) -> Iterator[Item]:
+def _track_in_a_log(
+    items: Iterable[Item], what: str, total: int | None, quiet_seconds: float, every_seconds: float
+) -> Iterator[Item]:
     started = time.monotonic()
-    next_line = started + QUIET_SECONDS
+    next_line = started + quiet_seconds
     for done, item in enumerate(items):
         now = time.monotonic()
         if now >= next_line:
             share = f"{done:,} of {total:,}" if total else f"{done:,}"
             left = f", {(now - started) / done * (total - done):.0f} s left" if total and done else ""
             say(f"{what}: {share}{left}")
-            next_line = now + LOG_EVERY_SECONDS
+            next_line = now + every_seconds
         yield item

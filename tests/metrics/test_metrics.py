@@ -199,6 +199,17 @@ def test_the_best_threshold_of_float32_scores_is_that_of_their_exact_values():
     assert float(scores[0]) > threshold >= float(scores[1])
 
 
+def test_f1_parts_scores_that_are_the_same_in_float32():
+    above = np.nextafter(0.5, 1)
+    pairs, scores = ranking([1, 0], ["a", "b"]), np.array([above, 0.5])
+    assert score_split(pairs, scores, ["F1", "F1@best"], threshold=0.5) == {"F1": 1.0, "F1@best": 1.0}
+
+
+def test_scores_may_be_whole_numbers_without_a_sign():
+    scores, positive = np.array([0, 3, 2, 1], np.uint8), np.array([True, False, False, False])
+    assert best_threshold(scores, positive) < 0
+
+
 def test_among_equally_good_thresholds_the_highest_is_taken():
     scores = np.array([0.9, 0.5, 0.3, 0.1])  # above 0.9: F1 is 2/3; with 0.5 and 0.3 as well: 2/3 again
     positive = np.array([True, False, False, True])
@@ -207,9 +218,9 @@ def test_among_equally_good_thresholds_the_highest_is_taken():
 
 def test_grades_that_are_no_whole_numbers_keep_three_digits_in_ndcg():
     rng = np.random.default_rng(9)
-    grades = rng.integers(1, 1000, size=(15, 8)) / 1000
+    grades = rng.integers(1, 10_000, size=(15, 8)) / 1000
     scores = rng.normal(size=(15, 8))
-    pairs = ranking(grades.ravel(), np.repeat(np.arange(15).astype(str), 8), grade=grades.ravel())
+    pairs = ranking(grades.ravel() / 10, np.repeat(np.arange(15).astype(str), 8), grade=grades.ravel())
     assert score_split(pairs, scores.ravel(), ["nDCG@3"])["nDCG@3"] == pytest.approx(ndcg_score(grades, scores, k=3), abs=1e-9)
 
 

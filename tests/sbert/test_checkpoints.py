@@ -9,7 +9,7 @@ import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from pairtune.sbert.callbacks import Clock, Progress
-from pairtune.sbert.checkpoints import drop_old, newest_usable_checkpoint, seal_folder
+from pairtune.sbert.checkpoints import Seal, drop_old, is_whole, newest_usable_checkpoint, seal_folder
 
 
 def make_checkpoint(folder, step, best=None):
@@ -30,6 +30,12 @@ def test_a_checkpoint_whose_best_epoch_is_damaged_is_not_gone_on_from(tmp_path):
     assert not newest.exists() and not best.exists()
 
 
+def test_a_damaged_checkpoint_is_not_gone_on_from_though_its_best_epoch_is_whole(tmp_path):
+    best, newest = make_checkpoint(tmp_path, 2), make_checkpoint(tmp_path, 10, best=2)
+    (newest / "model.safetensors").write_text("rust")
+    assert newest_usable_checkpoint(tmp_path) == str(best) and not newest.exists()
+
+
 @pytest.mark.parametrize("harm", ["complete.json", "model.safetensors"])
 def test_a_checkpoint_without_its_seal_or_one_of_its_files_is_not_gone_on_from(tmp_path, harm):
     before, newest = make_checkpoint(tmp_path, 4), make_checkpoint(tmp_path, 8)
@@ -37,6 +43,33 @@ def test_a_checkpoint_without_its_seal_or_one_of_its_files_is_not_gone_on_from(t
     assert newest_usable_checkpoint(tmp_path) == str(before) and not newest.exists()
     (before / "complete.json").write_text("{}")  # of a disk that lost what was written
     assert newest_usable_checkpoint(tmp_path) is None
+
+
+def test_a_seal_is_of_every_file_in_every_folder_and_may_be_renewed(tmp_path):
+    whole = make_checkpoint(tmp_path, 4)
+    (whole / "1_Pooling").mkdir()
+    (whole / "1_Pooling" / "config.json").write_text("{}")
+    seal_folder(whole)
+    assert is_whole(whole)
+    (whole / "1_Pooling" / "config.json").write_text("rust")
+    assert not is_whole(whole)
+
+
+@pytest.mark.parametrize(("best", "kept"), [(None, {8, 12}), (4, {4, 12})])
+def test_a_checkpoint_is_sealed_when_it_is_saved_and_then_older_ones_go(tmp_path, best, kept):
+    for step in (4, 8, 12):
+        make_checkpoint(tmp_path, step)
+    newest = tmp_path / "checkpoint-12"
+    (newest / "clock.json").write_text("{}")
+    state = TrainerState(global_step=12, best_model_checkpoint=best and f"elsewhere/checkpoint-{best}")
+    arguments = TrainingArguments(output_dir=str(tmp_path))
+    state.is_world_process_zero = False  # another process of the same training
+    Seal().on_save(arguments, state, TrainerControl())
+    assert "clock.json" not in (newest / "complete.json").read_text() and len(list(tmp_path.iterdir())) == 3
+    state.is_world_process_zero = True
+    Seal().on_save(arguments, state, TrainerControl())
+    assert is_whole(newest) and "clock.json" in (newest / "complete.json").read_text()
+    assert {int(path.name.rpartition("-")[2]) for path in tmp_path.iterdir()} == kept
 
 
 @pytest.mark.parametrize("seal", ["[1]", "5", '"all"', "", "[" * 100_000])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
+from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from pairtune.serve import requests as limits
-from pairtune.serve.requests import Guard
+from pairtune.serve.requests import Guard, ScoreRequest, SearchRequest
 
 HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -71,15 +74,24 @@ def test_without_names_any_host_is_answered_and_a_long_one_is_not_said_back():
 
 @pytest.mark.parametrize(
     ("given", "status"),
-    [("Bearer secret-token", 200), ("Bearer secret-toke", 401), ("bearer secret-token", 401), ("secret-token", 401), (None, 401)],
+    [
+        ("Bearer secret-token", 200),
+        ("Bearer secret-toke", 401),
+        ("Bearer secret-token2", 401),
+        ("bearer secret-token", 401),
+        ("secret-token", 401),
+        (None, 401),
+    ],
 )
 def test_the_api_asks_for_the_token_and_pages_do_not(given, status):
     guard = Guard(tell, token="secret-token")
     headers = [] if given is None else [("AUTHORIZATION", given)]
     found, sent, answer = call(guard, headers)
     assert found == status and call(guard, headers, path="/docs")[0] == 200
+    assert call(guard, headers, path="/api")[0] == status
     if status == 401:
-        assert sent[b"www-authenticate"] == b"Bearer" and sent[b"connection"] == b"close"
+        assert (sent[b"www-authenticate"], sent[b"connection"]) == (b"Bearer", b"close")
+        assert sent[b"content-type"] == b"application/json"
         assert answer["given"] == ("no token" if given is None else "another token")
 
 
@@ -92,8 +104,12 @@ def test_a_body_is_given_to_the_app_whole_up_to_the_limit_and_not_a_byte_more():
 
 def test_a_body_that_never_ends_is_read_no_further_than_a_limit():
     endless = (b"x" * (1 << 20),) * 40
+    tracemalloc.start()
     status, _, answer = call(Guard(tell), parts=endless)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
     assert status == 413 and answer["given"] == f"{limits.DRAIN_BYTES + (1 << 20):,} bytes or more"
+    assert most < 4 * limits.MOST_BYTES  # what will be refused is not kept
 
 
 def test_a_length_that_is_far_too_large_is_refused_before_anything_is_read():
@@ -157,7 +173,7 @@ def test_a_body_that_does_not_come_and_an_answer_that_does_not_are_let_go():
     status, _, answer = call(Guard(tell, body_seconds=0.01), parts=())
     assert (status, answer["given"], answer["expected"]) == (408, "0 bytes", "all of it")
     status, _, answer = call(Guard(never, answer_seconds=0.01))
-    assert status == 503 and answer["expected"] == "fewer or shorter texts"
+    assert (status, answer["error"]) == (503, "no answer within 0 s") and answer["expected"] == "fewer or shorter texts"
 
 
 def test_an_answer_that_is_never_read_ends_its_connection_and_is_not_answered_twice():
@@ -177,7 +193,7 @@ def test_an_app_that_listens_on_hears_what_comes_after_the_body():
         await tell({"path": "/"}, receive, send)
 
     async def run():
-        coming = [{"type": "http.request", "body": b"{}"}, {"type": "http.disconnect"}]
+        coming = [{"type": "http.request", "body": b"{}"}, {"type": "http.disconnect", "by": "client"}]
 
         async def receive():
             return coming.pop(0)
@@ -188,7 +204,7 @@ def test_an_app_that_listens_on_hears_what_comes_after_the_body():
         await Guard(listen)({"type": "http", "path": "/api/score", "headers": []}, receive, send)
 
     asyncio.run(run())
-    assert heard == [{"type": "http.request", "body": b"{}", "more_body": False}, {"type": "http.disconnect"}]
+    assert heard == [{"type": "http.request", "body": b"{}", "more_body": False}, {"type": "http.disconnect", "by": "client"}]
 
 
 def test_what_is_no_request_is_passed_on():
@@ -199,3 +215,38 @@ def test_what_is_no_request_is_passed_on():
 
     asyncio.run(Guard(app, hosts=HOSTS)({"type": "lifespan"}, "receive", "send"))
     assert seen == [("lifespan", "receive", "send")]
+
+
+def test_the_limits_are_those_of_the_page():
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+    for row in (
+        f"| body of a request | {limits.MOST_BYTES >> 20} MiB, however it is sent |",
+        f"| one text | {limits.MOST_CHARACTERS:,} characters |",
+        f"| pairs in a request, matches of a search | {limits.MOST_PAIRS:,}, {limits.MOST_MATCHES} |",
+        f"| requests at a time | {limits.MOST_WAITING} |",
+        f"| time for a body to arrive, for an answer | {limits.BODY_SECONDS:.0f} s, {limits.ANSWER_SECONDS:.0f} s |",
+    ):
+        assert row in page, row
+
+
+PAIR = {"left": "a", "right": "b"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "least", "most", "refused"),
+    [
+        (SearchRequest, {"text": "a"}, {"text": "x" * limits.MOST_CHARACTERS}, {"text": "x" * (limits.MOST_CHARACTERS + 1)}),
+        (SearchRequest, {"text": "a", "top": 1}, {"text": "a", "top": 100}, {"text": "a", "top": 101}),
+        (SearchRequest, {"text": " a"}, {"text": "a "}, {"text": " \n\u2003"}),
+        (SearchRequest, {"text": "a"}, {"text": "a"}, {"text": "a", "top": 0}),
+        (SearchRequest, {"text": "a"}, {"text": "a"}, {"text": ""}),
+        (SearchRequest, {"text": "a"}, {"text": "a"}, {"text": "a", "tpo": 3}),
+        (ScoreRequest, {"pairs": [PAIR]}, {"pairs": [PAIR] * 1000}, {"pairs": [PAIR] * 1001}),
+        (ScoreRequest, {"pairs": [PAIR]}, {"pairs": [PAIR]}, {"pairs": []}),
+        (ScoreRequest, {"pairs": [PAIR]}, {"pairs": [PAIR]}, {"pairs": [{**PAIR, "label": 1}]}),
+    ],
+)
+def test_a_request_is_taken_up_to_its_limits_and_refused_beyond(kind, least, most, refused):
+    assert kind.model_validate(least) and kind.model_validate(most)
+    with pytest.raises(ValidationError):
+        kind.model_validate(refused)

@@ -155,6 +155,7 @@ def test_the_pages_answer_a_look_at_their_head_alone(url):
     for path in ("/", "/docs"):
         answer = speak(url, f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         assert answer.startswith(b"HTTP/1.1 200") and answer.endswith(b"\r\n\r\n")
+        assert b"\nserver:" not in answer.lower()  # which program this is helps nobody but an attacker
 
 
 def test_a_request_with_two_lengths_is_refused_and_its_connection_closed(url):
@@ -228,6 +229,36 @@ def test_clients_that_stop_leave_no_one_waiting(both):
         assert ask(f"{url}/api/search", {"text": QUERY})[0] == 200
 
 
+class Connection:
+    """A transport and a loop in one: how much of an answer is unread at each look, and what was asked for."""
+
+    def __init__(self, *unread):
+        self.unread, self.aborted, self.later = list(unread), False, []
+
+    def get_write_buffer_size(self):
+        return self.unread[0]
+
+    def call_later(self, seconds, look):
+        self.later.append(look)
+        return self
+
+    def cancel(self):
+        pass
+
+    def abort(self):
+        self.aborted = True
+
+
+def test_a_client_that_reads_slowly_is_kept_until_it_reads_no_more():
+    connection, prompt = Connection(9, 5, 5), server.Prompt.__new__(server.Prompt)
+    prompt.transport, prompt.loop, prompt.cycle = connection, connection, None
+    prompt._look_again()
+    for aborted in (False, True):
+        connection.unread.pop(0)
+        connection.later.pop()()
+        assert connection.aborted is aborted and bool(connection.later) is not aborted
+
+
 def test_the_page_is_served_while_the_encoder_works(url, both, monkeypatch):
     model = both.sides[0].model
     encode, at_work, may_end = model.encode, threading.Event(), threading.Event()
@@ -267,7 +298,11 @@ def test_a_text_that_the_tokenizer_panics_on_is_one_answer_and_not_the_end(tiny_
         assert ask(f"{url}/api/score", {"pairs": [{"left": "a", "right": "b"}]})[0] == 200
 
 
-@pytest.mark.parametrize("raised", [SystemExit, StopIteration, ValueError])
+class Panic(BaseException):
+    """As the tokenizer raises it."""
+
+
+@pytest.mark.parametrize("raised", [SystemExit, Panic, StopIteration, ValueError])
 def test_of_questions_that_are_answered_together_only_the_one_that_fails_hears_of_it(raised):
     def work(questions):
         if "bad" in questions:
@@ -279,10 +314,13 @@ def test_of_questions_that_are_answered_together_only_the_one_that_fails_hears_o
         asked = [asyncio.create_task(batcher.ask(question)) for question in ("a", "bad", "b")]
         await asyncio.sleep(0)  # all three wait before the first is answered
         answering = asyncio.create_task(batcher.run())
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+        later = asyncio.create_task(batcher.ask("c"))
+        await asyncio.wait([answering, later], return_when=asyncio.FIRST_COMPLETED)
+        assert not answering.done() and later.result() == "C"
+        assert all(one.done() for one in asked)  # who asked before is answered before
         answering.cancel()
         batcher.close()
-        return answers
+        return await asyncio.gather(*asked, return_exceptions=True)
 
     first, failed, last = asyncio.run(ask_three())
     assert (first, last) == ("A", "B") and isinstance(failed, RuntimeError) and raised.__name__ in str(failed)
@@ -320,7 +358,7 @@ def test_the_original_is_read_from_the_record_beside_the_model(tmp_path):
     assert matcher.find_original(tmp_path / "a" / "model") is None
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org", "evil-localhost"])
 def test_other_machines_need_a_token(host):
     with pytest.raises(UserError, match=f"--host {host} can be reached from other machines, and there is no --token"):
         server.check_exposure(host, None)
@@ -328,11 +366,13 @@ def test_other_machines_need_a_token(host):
 
 
 def test_a_token_that_is_soon_guessed_is_refused():
-    with pytest.raises(UserError, match="--token has 3 characters; give at least 8"):
-        server.check_exposure("127.0.0.1", "abc")
+    for token in ("abc", "seven77", "ümläut-ümläut", "two words here"):
+        with pytest.raises(UserError, match=f"--token has {len(token)} characters; give at least 8 of plain ASCII"):
+            server.check_exposure("127.0.0.1", token)
+    server.check_exposure("127.0.0.1", "eight888")
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost", "LocalHost"])
 def test_this_machine_needs_none(host):
     assert server.check_exposure(host, None) is None  # it would raise
 
@@ -340,8 +380,24 @@ def test_this_machine_needs_none(host):
 def test_a_port_that_is_taken_is_said_at_once(url):
     with pytest.raises(UserError, match=rf"cannot listen on 127.0.0.1, port {port_of(url)} .*another --port"):
         server.open_socket("127.0.0.1", port_of(url))
-    with pytest.raises(UserError, match=r"port 70000 \(ports go from 0 to 65535\)"):
-        server.open_socket("127.0.0.1", 70_000)
+    for port in (-1, 65_536, 70_000):
+        with pytest.raises(UserError, match=rf"port {port} \(ports go from 0 to 65535\)"):
+            server.open_socket("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("host", "names"),
+    [
+        ("127.0.0.1", {"localhost", "127.0.0.1", "[::1]"}),
+        ("127.8.8.8", {"localhost", "127.0.0.1", "[::1]", "127.8.8.8"}),
+        ("0.0.0.0", set()),  # whoever may ask has the token, under any name
+    ],
+)
+def test_a_server_of_this_machine_goes_by_its_names_alone(both, host, names):
+    made = server.make_server(both, host, "correct-horse", body_seconds=3.0, silent_seconds=4.0)
+    guard, connection = made.config.app, made.config.http
+    assert (guard.hosts, guard.token, guard.body_seconds) == (names, "correct-horse", 3.0)
+    assert connection.silent_seconds == 4.0 and server.Prompt.silent_seconds == server.SILENT_SECONDS
 
 
 def test_the_command_serves_until_it_is_interrupted(tiny_encoder, tmp_path):

@@ -166,12 +166,12 @@ def mine(
 
 def rank_by_run(path: Path, task: Task) -> Callable[..., Ranker]:
     """A ranker by what another system found in a collection."""
-    from pairtune.data.collections import Found, is_collection, read_run
+    from pairtune.data.collections import TrecRanker, is_collection, read_run
 
     if not is_collection(Path(task.source)):
         raise UserError(f"{path} is a TREC run, which names texts by id: give the collection that it searched, --data FOLDER")
     run = read_run(path)
-    return lambda queries, corpus: Found(run, Path(task.source), queries, corpus)
+    return lambda queries, corpus: TrecRanker(run, Path(task.source), queries, corpus)
 
 
 def columns_of(found: Mined) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def _judgements_of_name(path: Path) -> dict[str, Judgements]:
     return {split: [(one.query_id, one.doc_id, float(one.relevance)) for one in part.qrels_iter()] for split, part in parts}
 
 
-Run = dict[str, dict[str, float]]  # for each query, the scores of the texts that were found, best first
+TrecRun = dict[str, dict[str, float]]  # for each query, the scores of the texts that were found, best first
 
 
 def is_run(path: Path) -> bool:
@@ -142,9 +142,9 @@ def is_run(path: Path) -> bool:
     return len(first) == 6 or path.suffix.lower() in RUNS[:2]
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path) -> TrecRun:
     """A TREC run: query, Q0, text, rank, score, name. Equal scores stay in the order of the file."""
-    found: Run = {}
+    found: TrecRun = {}
     for line, text in read_lines(path):
         fields = text.split()
         try:
@@ -159,7 +159,7 @@ def read_run(path: Path) -> Run:
     return {query: dict(sorted(own.items(), key=lambda item: -item[1])) for query, own in found.items()}
 
 
-def score_run(run: Run, pairs: PairSet, ids: Mapping[str, str], names: Sequence[str], origin: str) -> dict[str, float]:
+def score_run(run: TrecRun, pairs: PairSet, ids: Mapping[str, str], names: Sequence[str], origin: str) -> dict[str, float]:
     """The metrics of a run on the judged pairs of a collection; a right answer that was not found has no rank.
 
     ids: the corpus by id. Texts that are the same count once.
@@ -182,10 +182,10 @@ def score_run(run: Run, pairs: PairSet, ids: Mapping[str, str], names: Sequence[
     return score_ranks(first, names, Answered(ranks, find_gains(gold)))
 
 
-class Found:
+class TrecRanker:
     """Ranks by a run, for mining: candidates are what it found. A right answer that it did not find scores like its best one."""
 
-    def __init__(self, run: Run, path: Path, queries: Sequence[str], corpus: Sequence[str]) -> None:
+    def __init__(self, run: TrecRun, path: Path, queries: Sequence[str], corpus: Sequence[str]) -> None:
         asked, texts = read_texts_by_id(path, "queries"), read_texts_by_id(path, "corpus")
         place = {text: at for at, text in enumerate(corpus)}
         by_text = {asked[query]: own for query, own in run.items() if query in asked}

@@ -12,9 +12,8 @@ from pairtune.data.material import training_dataset
 from pairtune.data.own_tables import read_pairs
 from pairtune.data.pairs import ALIKE, MEAN, PairSet, Task, add_prompts
 from pairtune.errors import UserError
-from pairtune.runs.recipe import Recipe, Stage
+from pairtune.runs.recipe import Recipe, Source, Stage
 from pairtune.runs.settings import stage_of
-from pairtune.runs.sources import Source
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

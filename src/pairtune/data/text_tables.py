@@ -24,10 +24,10 @@ from pairtune.errors import UserError
 BLOCK = 2**25  # bytes that Arrow parses at a time; a longer record is read by Python
 QUOTE, LINE_FEED, RETURN = (ord(sign) for sign in '"\n\r')
 BLANK = r"\A[\s\v\x1c-\x1f\x{85}\pZ]*\z"  # what Python's strip leaves nothing of
-MARK = b"\xef\xbb\xbf"  # of UTF-8
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # of UTF-8
 
 
-class Lines(Sequence[int]):
+class LineNumbers(Sequence[int]):
     """Where each record begins, found when someone asks: for an error, as a rule. find: reads the file again, with care."""
 
     def __init__(self, count: int, find: Callable[[], Sequence[int]]) -> None:
@@ -56,7 +56,7 @@ class Content:
         """The file, unpacked."""
         import pyarrow as pa
 
-        content = read_bytes(path).removeprefix(MARK)
+        content = read_bytes(path).removeprefix(BYTE_ORDER_MARK)
         ends = pa.py_buffer(np.array([0, len(content)], np.int64))  # pa.array would import pandas, which takes its time
         whole = pa.Array.from_buffers(pa.large_string(), 1, [None, ends, pa.py_buffer(content)])
         try:
@@ -198,7 +198,7 @@ def _of_columns(
     def head(name: str, count: int) -> list[str]:
         return found.column(header.index(name)).slice(1, count).to_pylist()
 
-    lines = Lines(found.num_rows - 1, lambda: cut(decode(path, read_bytes(path))[0])[1][1:])
+    lines = LineNumbers(found.num_rows - 1, lambda: cut(decode(path, read_bytes(path))[0])[1][1:])
     return Table(path, header, lambda name: head(name, found.num_rows), lines, notes=notes, head=head)
 
 

@@ -23,8 +23,9 @@ def ignoring(tokenizer: Any, patterns: Sequence[str]) -> Any:
     """A tokenizer like this one that does not see what these regular expressions match, nor the white space around it.
 
     The rules are saved with it, so that a model needs neither pairtune nor clean texts. Oniguruma's syntax, one after the other.
+    Before them, a very long text is cut: a rule such as `<[^>]+>` looks from each `<` as far as the text goes.
     """
-    from tokenizers import normalizers
+    from tokenizers import Regex, normalizers
     from transformers import PreTrainedTokenizerFast
 
     if not getattr(tokenizer, "is_fast", False):  # that of a static embedding does not even say
@@ -32,7 +33,9 @@ def ignoring(tokenizer: Any, patterns: Sequence[str]) -> Any:
             f"ignore = {list(patterns)}: the encoder's tokenizer is not a fast one, which alone takes rules: leave it out"
         )
     backend = deepcopy(tokenizer.backend_tokenizer)
-    rules = [rule for pattern in patterns for rule in _rules(pattern)]
+    characters = characters_read(tokenizer.model_max_length)
+    end = normalizers.Replace(Regex(rf"\A\O{{{characters}}}\K\O+"), "")
+    rules = [end, *(rule for pattern in patterns for rule in _rules(pattern))]
     backend.normalizer = normalizers.Sequence([*rules, *([backend.normalizer] if backend.normalizer else [])])
     # one of the model's own class would be built anew when it is loaded, without the rules; this class is read as it was saved
     return PreTrainedTokenizerFast(
@@ -43,6 +46,19 @@ def ignoring(tokenizer: Any, patterns: Sequence[str]) -> Any:
         model_input_names=tokenizer.model_input_names,
         **tokenizer.special_tokens_map,
     )
+
+
+LEAST_READ, MOST_READ = 20_000, 100_000  # characters of a text; Oniguruma counts no further
+CHARACTERS_PER_TOKEN = 8
+
+
+def characters_read(tokens: float) -> int:
+    """How much of a text is looked at for an encoder that reads so many tokens: many times that, where they are few.
+
+    >>> characters_read(512), characters_read(8192.0), characters_read(float("inf"))
+    (20000, 65536, 100000)
+    """
+    return int(min(MOST_READ, max(LEAST_READ, CHARACTERS_PER_TOKEN * tokens)))
 
 
 def give_tokenizer(model: SentenceTransformer, tokenizer: Any) -> None:

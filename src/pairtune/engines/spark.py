@@ -179,7 +179,7 @@ def _literally(file: str) -> str:
     return re.sub(r"([\\\[\]{}*?])", r"\\\1", file)
 
 
-ADVICE = {
+SPARK_ADVICE = {
     "JAVA_GATEWAY_EXITED": "Spark needs Java 17 or newer (JAVA_HOME says where it is), and a master such as local[2] or yarn",
     "No space left": "the disk is full: make room or choose another output",
     "System memory": "give more memory, 1GB or more",
@@ -189,5 +189,5 @@ ADVICE = {
 def _explained(problem: Exception) -> UserError:
     lines = [line.strip(": ") for line in str(problem).strip().splitlines()]
     message = next((line for line in lines if "Exception: " in line), lines[0])  # of an error from Java, not the call to it
-    advice = [f"; {advice}" for sign, advice in ADVICE.items() if sign in str(problem)]
+    advice = [f"; {advice}" for sign, advice in SPARK_ADVICE.items() if sign in str(problem)]
     return UserError(f"Spark: {message}{''.join(advice)}; nothing was written")

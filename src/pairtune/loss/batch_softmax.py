@@ -15,8 +15,8 @@ from pairtune.loss.terms import (
     NORMALIZATIONS,
     check_sides,
     exact,
-    find_pairs,
     hide_known_positives,
+    mark_pairs,
     positives,
     similarity,
     softmax_term,
@@ -94,7 +94,7 @@ def batch_softmax_loss(
             further = _hide_positives_among(further, positive, ids, negative_ids)
         views = [scores, scores.T]
         if guide is not None:
-            views = _heed_guide(views, guide, guide_margin, find_pairs(~positive, *ids) if ids else None)
+            views = _heed_guide(views, guide, guide_margin, mark_pairs(~positive, *ids) if ids else None)
         views[0] = torch.cat([views[0], further], dim=1)
         seen = {"both": views, "left": views[:1], "right": views[1:]}[directions]
         terms = torch.stack([softmax_term(one, positive) for one in seen])  # (1,) or (2,)

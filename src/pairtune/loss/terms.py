@@ -94,10 +94,10 @@ def hide_known_positives(similarity: Tensor, positive: Tensor, left_ids: Tensor,
     of a positive pair. So neither the other positives of a text nor further copies of its own partner push it away,
     in both directions. A pair's own entry always stays. similarity: (m, m); positive: (m,) bool; ids: (m,) integers.
     """
-    return similarity.masked_fill(find_pairs(positive, left_ids, right_ids).fill_diagonal_(False), -torch.inf)
+    return similarity.masked_fill(mark_pairs(positive, left_ids, right_ids).fill_diagonal_(False), -torch.inf)
 
 
-def find_pairs(chosen: Tensor, left_ids: Tensor, right_ids: Tensor) -> Tensor:
+def mark_pairs(chosen: Tensor, left_ids: Tensor, right_ids: Tensor) -> Tensor:
     """(m, m) bool: whether left text i and right text j are the two texts of a chosen pair. chosen: (m,) bool; ids: (m,)."""
     pairs = len(chosen)
     left, right = (torch.searchsorted(ids.sort().values, ids) for ids in (left_ids, right_ids))  # equal ids, equal places

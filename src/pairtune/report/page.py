@@ -18,7 +18,7 @@ from plotly.offline import get_plotlyjs
 from pairtune.errors import UserError
 from pairtune.report.plots import (
     HARDNESS,
-    MARKS,
+    SYMBOLS,
     marked_cells,
     orders_of,
     plot_batch,
@@ -95,7 +95,7 @@ def render(shown: Sequence[Shown]) -> str:
         precision=precision(shown),
         hardness=hardness(shown),
         orders={one.label: orders_of(one) for one in shown},
-        marks={name: (color, edge) for name, (_, color, edge) in MARKS.items()},
+        marks={name: (color, edge) for name, (_, color, edge) in SYMBOLS.items()},
         batches=[(one.label, batches(one)) for one in shown if snapshots(one)],
         examples=[(one.label, find_examples(one.evidence)) for one in shown],
         doubts=[(one.label, found) for one in shown if (found := find_doubts(one.evidence))],

@@ -284,7 +284,7 @@ def plot_batch(seen: Snapshot, top: float) -> go.Figure:
     return figure.update_layout(showlegend=False, margin={"l": 4, "r": 4, "t": 4, "b": 30})
 
 
-MARKS = {  # symbol, color and edge of each kind of mark; the page's legend shows the same
+SYMBOLS = {  # symbol, color and edge of each kind of mark; the page's legend shows the same
     "positive pair": ("circle", "#ffffff", "#20242b"),
     "labelled negative": ("x", "#20242b", "#ffffff"),
     "likely false negative": ("diamond", RED, "#ffffff"),
@@ -319,7 +319,7 @@ def wrap(text: str) -> str:
 def _mark(figure: go.Figure, cells: list[tuple[int, int]], name: str, side: float) -> None:
     """Marks in the middle of cells `side` pixels wide; they let the hovering through to the cell beneath."""
     if cells:
-        symbol, color, edge = MARKS[name]
+        symbol, color, edge = SYMBOLS[name]
         figure.add_scatter(
             x=[j for _, j in cells],
             y=[i for i, _ in cells],

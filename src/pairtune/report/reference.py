@@ -9,8 +9,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
 from pairtune.report.grid import Grid
-from pairtune.runs.recipe import ALL_TABLES, Recipe, Settings, Stage
-from pairtune.runs.sources import Source
+from pairtune.runs.recipe import ALL_TABLES, Recipe, Settings, Source, Stage
 
 INTRO = """# Settings of a recipe
 

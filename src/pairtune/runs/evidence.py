@@ -13,13 +13,13 @@ MOST_ITEMS = 8000  # test pairs, or queries of a search, that are kept
 KEPT_CHARACTERS = 200  # characters of a text that is kept
 
 
-class Part(BaseModel):
+class EvidencePart(BaseModel):
     """Frozen, and written as plain JSON: NaN has no place in it."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
 
-class Step(Part):
+class Step(EvidencePart):
     """The loss, and τ where it is learned, as they were logged; epoch: how far training was, 1.5 is half of the second."""
 
     epoch: float
@@ -27,7 +27,7 @@ class Step(Part):
     temperature: float | None = None
 
 
-class Hardness(Part):
+class Hardness(EvidencePart):
     """Mean cosines in a sample of an epoch's batches, by the model as it was when the epoch began.
 
     negative: of all negatives. hardest: of each anchor's most similar one. likely_false: the share of negatives that beat
@@ -42,7 +42,7 @@ class Hardness(Part):
     likely_false: float
 
 
-class Snapshot(Part):
+class Snapshot(EvidencePart):
     """One batch of an epoch, by the model as it was when the epoch began.
 
     similarity[i][j]: left i against right j, m × m. positive: m flags, false where the pair is a labelled negative.
@@ -58,7 +58,7 @@ class Snapshot(Part):
     suspects: list[tuple[int, int]]
 
 
-class Watched(Part):
+class Watched(EvidencePart):
     """What was seen of one stage while it trained; order: the name of its ordering."""
 
     order: str = ""
@@ -67,7 +67,7 @@ class Watched(Part):
     snapshots: dict[int, Snapshot] = {}
 
 
-class Outcome(Part):
+class Outcome(EvidencePart):
     """The scores that one model gives to the kept test pairs.
 
     In a search there is one item per query: score is that of its best right answer, rank the place of it (0 where nothing
@@ -81,7 +81,7 @@ class Outcome(Part):
     rival_score: list[float] | None = None
 
 
-class Judged(Part):
+class Judged(EvidencePart):
     """The test pairs that were kept (the queries, in a search), out of `total`, and their scores before and after.
 
     query: which of them compete, as numbers.
@@ -97,7 +97,7 @@ class Judged(Part):
     after: Outcome
 
 
-class Evidence(Part):
+class Evidence(EvidencePart):
     """All that a report shows and the record does not hold. kind: of the task; labels above `positive_above` are positive."""
 
     command: str

@@ -101,10 +101,10 @@ class RunFolder:
             found["recipe"] = Recipe.model_validate(found["recipe"]).model_dump(mode="json", exclude={"seeds"})
         for key in ("data", "files", "encoder"):  # of a version that did not write it down
             found.setdefault(key, asked[key])
-        if "gone" in (asked["encoder"], found["encoder"]):  # one of ours, or a finished run that does without it
-            found["encoder"] = asked["encoder"]
+        if asked["encoder"] == "gone":  # a finished run does without its encoder
+            found["encoder"] = "gone"
         for name, now in asked["files"].items():
-            if "gone" in (now, found["files"].get(name)):  # a finished run does without its file
+            if now == "gone":  # and without its file
                 found["files"][name] = now
         if found != asked:
             changed = ", ".join(_differences(found, asked))
@@ -274,7 +274,7 @@ def disk_in_words(folder: Path) -> Iterator[None]:
         if advice is None:
             raise
         raise UserError(
-            f"could not write to {folder} ({str(problem).splitlines()[0]}): {advice}; "
+            f"could not write to {folder} ({_reason(problem).splitlines()[0]}): {advice}; "
             f"the last complete checkpoint is kept, and --resume goes on from it"
         ) from problem
 
@@ -285,15 +285,19 @@ def advise(problem: Exception) -> str | None:
     >>> advise(RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"))
     'free some space'
     """
-    text = f"{problem} {problem.__cause__ or ''}"
-    if isinstance(problem, OSError):
-        number = problem.errno
-    else:  # that of safetensors, say, which is written in Rust
-        found = re.search(r"os error (\d+)", text)
+    text = f"{_reason(problem)} {problem.__cause__ or ''}"
+    number = problem.errno if isinstance(problem, OSError) else None
+    if number is None:
+        found = re.search(r"(?:os error |\[Errno )(\d+)", text)  # of safetensors, say, which is written in Rust
         number = int(found[1]) if found else None
     if number is None and any(sign in text for sign in CUT_OFF):
         return "free some space, if the disk is full"
     return None if number is None else ADVICE.get(number)
+
+
+def _reason(problem: Exception) -> str:
+    """What the error says; of a folder that was copied, what was said of its first file."""
+    return str(problem.args[0][0][-1]) if isinstance(problem, shutil.Error) else str(problem)
 
 
 def _differences(found: Any, asked: Any, where: str = "") -> list[str]:

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from pairtune.errors import UserError
 from pairtune.runs.mistakes import explain
-from pairtune.runs.sources import Source
 
 Normalization = Literal["l2", "l2-batch", "minmax-batch", "range-batch", "none"]
 Select = Literal["best", "last", "average"]
@@ -225,6 +224,29 @@ class Stage(Settings):
     def _write(self, write: SerializerFunctionWrapHandler) -> Table:
         """Without `select` where the recipe's holds: as stages have always been written."""
         return {key: value for key, value in write(self).items() if value is not None}
+
+
+class Source(Settings):
+    """One of several datasets that are trained on together. The names are those of the options of `pairtune train`."""
+
+    name: str = Field(pattern=r"^[\w+-][\w.+-]*$", description="name in scores and messages")
+    data: tuple[str, ...] = Field(min_length=1, description="files of pairs to train on; dev and test are split from them")
+    dev: tuple[str, ...] = Field((), description="files for dev")
+    test: tuple[str, ...] = Field((), description="files for test")
+    left: str | None = Field(None, description="column of the left text")
+    right: str | None = Field(None, description="column of the right text")
+    label: str | Literal[False] | None = Field(None, description="column of the label; `false`: the pairs have none")
+    negatives: tuple[str, ...] | None = Field(None, description="columns of negatives; `[]`: none")
+    group: str | None = Field(None, description="column of a group that stays in one split")
+    split_column: str | None = Field(None, description="column that says train, dev or test")
+    grades: dict[str, float | Literal["out"]] = Field({}, description="what a label is worth; `out`: its pairs are left out")
+    skip_empty: bool = Field(False, description="leave out pairs that lack a text or their label")
+    hub_split: dict[Literal["train", "dev", "test"], str] = Field({}, description="which split of a dataset is which")
+    corpus: tuple[str, ...] = Field((), description="files of texts to search the right answers in")
+    kind: str | None = Field(None, description="classification, ranking, regression or retrieval")
+    prompts: dict[Literal["left", "right"], str] = Field({}, description="instead of the recipe's prompts")
+    loss: dict[str, Any] = Field({}, description="settings of `[loss]` that are different for this source")
+    order: dict[str, Any] = Field({}, description="settings of `[order]` that are different for this source")
 
 
 class Recipe(Settings):

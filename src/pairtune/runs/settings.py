@@ -10,8 +10,7 @@ from typing import Any
 
 from pairtune.errors import UserError
 from pairtune.runs.folder import write_whole
-from pairtune.runs.recipe import TABLES, Recipe, Stage, make_recipe, parse_override
-from pairtune.runs.sources import Source
+from pairtune.runs.recipe import TABLES, Recipe, Source, Stage, make_recipe, parse_override
 
 
 @dataclass(frozen=True)

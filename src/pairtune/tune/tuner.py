@@ -73,7 +73,7 @@ def tune(
         if not join and (folder / TUNING).exists():
             return finish(task, folder, read_finished(folder, name, resume))
         if not join and (others := list_searches(folder / JOURNAL)):
-            check_same(folder, others[0], name)
+            check_same_search(folder, others[0], name)
             if not resume:
                 raise UserError(f"{folder} holds an unfinished search: --resume goes on with it, or give another --out")
         ledger = Ledger.open(storage or folder / JOURNAL, name)
@@ -109,7 +109,7 @@ def name_search(task: Task, base: Recipe) -> str:
     return f"{task.name}-{encoder_name(base.encoder)}-{hashlib.sha256(json.dumps(what).encode()).hexdigest()[:8]}"
 
 
-def check_same(folder: Path, found: str, asked: str) -> None:
+def check_same_search(folder: Path, found: str, asked: str) -> None:
     """Refuse a folder with a search of something else."""
     if found != asked:
         raise UserError(f"{folder} holds a search on other pairs, or with another encoder ({found}): give another --out")
@@ -118,7 +118,7 @@ def check_same(folder: Path, found: str, asked: str) -> None:
 def read_finished(folder: Path, name: str, resume: bool) -> Tuning:
     """A search whose winner is known; the winner's training may still be to do."""
     tuning = read_tuning(folder)
-    check_same(folder, tuning.name, name)
+    check_same_search(folder, tuning.name, name)
     if not resume:
         raise UserError(f"{folder} holds a search that has ended: --resume keeps it, or give another --out")
     return tuning
