@@ -161,6 +161,22 @@ def test_the_command_line_trains_such_a_recipe_and_writes_its_report(tmp_path, t
     assert "faq: retrieval: every pair is positive" in result.stderr and "sts: regression" in result.stderr
 
 
+def test_the_report_of_a_source_with_labels_yes_and_no_shows_its_f1_and_no_threshold(tmp_path, tiny_encoder, folder):
+    splits = ("train", "train", "dev", "dev", "test", "test")
+    rows = [
+        {"left": f"is it {left}", "right": right, "label": row % 2, "split": splits[row % 6]}
+        for row, (left, right) in enumerate(FAQ)
+    ]
+    (tmp_path / "yes.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    yes = {"name": "yes", "data": [str(tmp_path / "yes.jsonl")], "loss": {"kind": "cosent"}}
+    path = tmp_path / "several.toml"
+    path.write_text(to_toml(recipe(tiny_encoder, folder, sources=[sources(folder)[0], yes], train={"epochs": 1})))
+    result = CliRunner().invoke(app, ["train", str(path), "--out", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "run" / "seed-1" / "report.html").read_text()
+    assert "yes F1" in page and "yes F1" in result.stdout and "yes threshold" not in result.stdout
+
+
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
