@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from pairtune.data.formats import is_table, open_table, stem_of
 from pairtune.data.pairs import Kind, PairSet, Task
 from pairtune.data.profile import check_kind, metrics_of, see_kind
 from pairtune.data.records import Files, Records, choose_splits, collect_records, join_records, leave_out, open_tables
-from pairtune.data.roles import Roles, find_roles, plain_name
+from pairtune.data.roles import Roles, find_roles, plain_name, refuse_labels_in_one, refuse_other_columns
 from pairtune.data.splits import distinct, fold, split_by_key
 from pairtune.data.table import Grades, Table, is_empty, rescale
 from pairtune.errors import UserError
@@ -74,14 +74,16 @@ def read_pairs(
     split: str | Literal[False] | None = split_column
     if split_column is None and len(tables) > 1:
         split = False  # the files say it already
-    roles, said = find_roles(first, left=left, right=right, label=label, group=group, split=split, negatives=negatives)
+    named = {"left": left, "right": right, "label": label, "group": group, "split": split}
+    roles_of, said = _find_roles(tables, named, negatives)
+    roles = next(iter(roles_of.values()))
     if grades or skip_empty:
         tables = {
-            name: [leave_out(table, roles, grades or {}, skip_empty=skip_empty) for table in found]
+            name: [leave_out(table, roles_of[name], grades or {}, skip_empty=skip_empty) for table in found]
             for name, found in tables.items()
         }
-    parts = {name: collect_records(found, roles, grades) for name, found in tables.items()}
-    notes = [f"{table.path.name}: {note}" for found in tables.values() for table in found for note in table.notes] + list(said)
+    parts = {name: collect_records(found, roles_of[name], grades) for name, found in tables.items()}
+    notes = [f"{table.path.name}: {note}" for found in tables.values() for table in found for note in table.notes] + said
     notes += [said for part in parts.values() for said in _doubt_texts(part)]
     pairs, which, remarks = _put_together(parts, roles, seed, str(first.path))
     if kind is None:
@@ -89,6 +91,22 @@ def read_pairs(
     task = _make_task(pairs, which, check_kind(kind), corpus, roles, str(first.path))
     sizes = _say_splits(task, parts, roles)
     return replace(task, name=stem_of(first.path), notes=(*notes, *remarks, *task.notes, *sizes), source=str(first.path))
+
+
+def _find_roles(
+    tables: Mapping[str, Sequence[Table]], named: Mapping[str, Any], negatives: Sequence[str] | None
+) -> tuple[dict[str, Roles], list[str]]:
+    """The columns of each split, by those of its first file, and what to say of them. Only train needs columns of negatives."""
+    roles_of: dict[str, Roles] = {}
+    said: list[str] = []
+    for name, (first, *others) in tables.items():
+        own = [one for one in negatives if one in first.names] if negatives is not None and roles_of else negatives
+        roles_of[name], notes = find_roles(first, **named, negatives=own)
+        said += [note if len(roles_of) == 1 else f"{name}: {note}" for note in notes if note not in said]
+        for other in others:
+            refuse_other_columns(other, first, roles_of[name], labels=named["label"] is None, negatives=negatives is None)
+    refuse_labels_in_one([(found[0], roles_of[name]) for name, found in tables.items()])
+    return roles_of, said
 
 
 def _check_parts(hub_split: Mapping[str, str]) -> Mapping[str, str]:
@@ -258,6 +276,8 @@ def _doubt_sides(pairs: PairSet, kind: Kind, corpus: Sequence[str]) -> list[str]
 
 
 def _part(pairs: PairSet, kind: Kind, corpus: Sequence[str]) -> PairSet:
+    if pairs.negatives is not None and not any(pairs.negatives):
+        pairs = replace(pairs, negatives=None)  # those of train alone
     if kind != "retrieval":
         return pairs
     negatives = (text for texts in pairs.negatives or () for text in texts)
