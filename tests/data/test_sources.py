@@ -253,6 +253,17 @@ def test_a_setting_that_one_source_reads_is_not_called_unread(tiny_encoder, fold
     assert list(unread_settings(odd)) == ["order.shingle"], "the order by examples reads group, batch softmax the temperature"
 
 
+def test_a_source_may_name_one_file_without_a_list():
+    assert make_recipe({"name": "r", "sources": [{"name": "faq", "data": "faq.csv"}]}).sources[0].data == ("faq.csv",)
+
+
+def test_a_setting_that_a_source_does_not_have_is_told_with_those_that_it_has():
+    with pytest.raises(
+        UserError, match=r"sources\.0\.dat is not a setting; did you mean sources\.0\.data\?; known here: name, data"
+    ):
+        make_recipe({"name": "r", "sources": [{"name": "faq", "data": "faq.csv", "dat": "more.csv"}]})
+
+
 def test_mistakes_in_a_source_are_named(tmp_path, tiny_encoder, folder):
     twice = sources(folder, sts={"name": "faq"})
     with pytest.raises(UserError, match="two sources are called 'faq'"):

@@ -302,3 +302,8 @@ def test_what_has_nothing_to_do_with_the_disk_is_raised_as_it_is(tmp_path, probl
     with pytest.raises(type(problem)) as found, disk_in_words(tmp_path):
         raise problem
     assert found.value is problem
+
+
+def test_a_dev_set_that_leaves_nothing_to_gain_is_named_as_the_reason():
+    perfect = record().model_copy(update={"kept_epochs": [0], "before": {"dev": {"Spearman": 1.0}}})
+    assert perfect.advise().startswith("the encoder as it came has a Spearman of 1.000 on dev, where no epoch can be better")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -16,7 +17,7 @@ from pairtune.data.formats import is_table, open_table, stem_of
 from pairtune.data.pairs import Kind, PairSet, Task
 from pairtune.data.profile import check_kind, metrics_of, see_kind
 from pairtune.data.records import Files, Records, choose_splits, collect_records, join_records, leave_out, open_tables
-from pairtune.data.roles import Roles, find_roles, plain_name, refuse_labels_in_one, refuse_other_columns
+from pairtune.data.roles import PEEK, Roles, find_roles, plain_name, refuse_labels_in_one, refuse_other_columns
 from pairtune.data.splits import distinct, fold, split_by_key
 from pairtune.data.table import Grades, Table, is_empty, rescale
 from pairtune.errors import UserError
@@ -25,6 +26,8 @@ from pairtune.progress import say
 
 SPLITS = ("train", "dev", "test")
 NO_TEXTS = {"nan", "NaN", "NULL", "null", "None", "NA", "N/A", "#N/A"}
+IDS = re.compile(r"\s*(#?\d[\d.,:/-]*|[A-Za-z]{1,8}[-_#:]?\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})\s*")
+MOSTLY = 0.9
 CORPUS_COLUMNS = ("text", "passage", "document", "contents", "answer", "right")
 
 
@@ -84,7 +87,7 @@ def read_pairs(
         }
     parts = {name: collect_records(found, roles_of[name], grades) for name, found in tables.items()}
     notes = [f"{table.path.name}: {note}" for found in tables.values() for table in found for note in table.notes] + said
-    notes += [said for part in parts.values() for said in _doubt_texts(part)]
+    notes += [said for part in parts.values() for said in _doubt_texts(part)] + _doubt_ids(parts, roles_of)
     pairs, which, remarks = _put_together(parts, roles, seed, str(first.path))
     if kind is None:
         _refuse_classes(pairs, roles, str(first.path))
@@ -204,7 +207,10 @@ def _label(records: Records, roles: Roles, origin: str) -> tuple[PairSet, list[s
     if len(set(records.grade)) == 1:
         grade = records.grade[0]
         if grade <= 0:
-            raise UserError(f"{origin}: every label is {grade:g}: without a positive pair nothing can be learned")
+            raise UserError(
+                f"{origin}: every label is {grade:g}: without a positive pair nothing can be learned; name another column with "
+                f"--label, or give --no-label if all pairs go together"
+            )
         said = f"every label is {grade:g}: every pair is positive"
         return PairSet.of(records.left, records.right, query=query, negatives=records.negatives), [said]
     scaled = rescale(records.grade, records.where)
@@ -233,6 +239,20 @@ def _doubt_texts(records: Records) -> list[str]:
     found = [row for row, both in enumerate(zip(records.left, records.right, strict=True)) if NO_TEXTS.intersection(both)]
     shown = next(text for text in (records.left[found[0]], records.right[found[0]]) if text in NO_TEXTS)
     return [f"{len(found):,} pairs have a text such as {shown!r} ({records.where(found[0])}): leave them out if it was missing"]
+
+
+def _doubt_ids(parts: Mapping[str, Records], roles_of: Mapping[str, Roles]) -> list[str]:
+    """Columns of numbers or ids where texts should be: an encoder learns nothing from them."""
+    notes = []
+    for name, part in parts.items():
+        for side, column in (("left", roles_of[name].left), ("right", roles_of[name].right)):
+            texts = getattr(part, side)[:PEEK]
+            if sum(IDS.fullmatch(text) is not None for text in texts) > MOSTLY * len(texts):
+                notes.append(
+                    f"column {column!r} holds numbers or ids such as {texts[0]!r}: if texts belong to them, give a file with the "
+                    f"texts, or another column with --{side}"
+                )
+    return list(dict.fromkeys(notes))
 
 
 def _repetitions(pairs: PairSet) -> tuple[str, ...]:

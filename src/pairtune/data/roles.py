@@ -206,11 +206,16 @@ def _say(
 def _explain(table: Table, left: str | None, right: str | None) -> str:
     others = [name for name in table.names if name not in (left, right)]
     names = sorted(others, key=lambda name: _unlike_texts(_peek(table, name)))
+    if twice := next((name for name in table.names if name.strip() and table.names.count(name) > 1), None):
+        return (
+            f"{table.path}: {table.names.count(twice)} columns are called {twice!r}; rename all but one, such as {twice}2, and "
+            f"name the two texts with --left and --right"
+        )
     missing = [f"--{side} COLUMN" for side, name in (("left", left), ("right", right)) if name is None]
     shown = ", ".join(table.names)
     if len(table.names) < 2:
         sign = next((sign for sign in ",;|\t" if sign in shown), "")
-        cure = f"; if {sign!r} separates them, call the file .csv" if sign else ""
+        cure = f"; if {sign!r} separates them, call the file .csv" if sign else "; give a file with both texts of each pair"
         if isinstance(next(iter(_peek(table, table.names[0])), None), list):
             cure = ", which holds lists: write one record for each pair of texts, in two columns"
         return f"{table.path}: a pair needs two columns, and there is one: {shown}{cure}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
 class Source(BaseModel):
@@ -30,3 +30,9 @@ class Source(BaseModel):
     prompts: dict[Literal["left", "right"], str] = Field({}, description="instead of the recipe's prompts")
     loss: dict[str, Any] = Field({}, description="settings of `[loss]` that are different for this source")
     order: dict[str, Any] = Field({}, description="settings of `[order]` that are different for this source")
+
+    @field_validator("data", "dev", "test", "corpus", "negatives", mode="before")
+    @classmethod
+    def _list_one(cls, value: Any) -> Any:
+        """One name is a list of one."""
+        return [value] if isinstance(value, str) else value
