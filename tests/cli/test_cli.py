@@ -408,6 +408,8 @@ def test_own_negatives_that_mining_replaces_are_said(tmp_path):
         app, ["mine", "bm25", str(tmp_path / "mined.csv"), "--data", str(tmp_path / "pairs.csv"), "--margin", "-1"]
     )
     assert result.exit_code == 0 and "its own negatives are not written: the mined ones take their place" in result.stderr
+    with pytest.raises(UserError, match="not about columns of negatives: give --no-negatives"):
+        call("review", tmp_path / "doubts.csv", "--data", tmp_path / "pairs.csv")
 
 
 def read_notes(folder):
