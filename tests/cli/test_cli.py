@@ -380,5 +380,45 @@ def test_mined_negatives_train_and_the_model_is_evaluated_and_searched(tmp_path,
     assert not any("negatives from" in note for note in read_notes(tmp_path / "without"))
 
 
+def mine_by_words(tmp_path, *words):
+    """The table that `mine` writes by BM25, as records."""
+    call("mine", "bm25", tmp_path / "mined.jsonl", "--count", "1", "--margin", "-1", *words)
+    return [json.loads(line) for line in (tmp_path / "mined.jsonl").read_text().splitlines()]
+
+
+def test_pairs_of_all_splits_are_mined_and_keep_their_split(tmp_path):
+    import pandas as pd
+
+    parts = ["train"] * 24 + ["dev"] * 3 + ["test"] * 3
+    rows = [(f"where is {n}", f"it is in street {n}", f"area {n % 15}") for n in range(30)]
+    table = pd.DataFrame(rows, columns=["question", "answer", "area"])
+    table.assign(split=parts).to_csv(tmp_path / "split.csv", index=False)
+    table.to_csv(tmp_path / "plain.csv", index=False)
+    given = dict(zip(table["question"], parts, strict=True))
+    assert {row["left"]: row["split"] for row in mine_by_words(tmp_path, "--data", tmp_path / "split.csv")} == given
+    files = []
+    for name in ("train", "dev", "test"):
+        table[[part == name for part in parts]].to_csv(tmp_path / f"{name}.csv", index=False)
+        files += [f"--{name}", tmp_path / f"{name}.csv"]
+    assert {row["left"]: row["split"] for row in mine_by_words(tmp_path, *files)} == given
+    plain = mine_by_words(tmp_path, "--data", tmp_path / "plain.csv")
+    assert len(plain) == 30 and "split" not in plain[0]
+    area, split_of = dict(zip(table["question"], table["area"], strict=True)), {}
+    for row in mine_by_words(tmp_path, "--data", tmp_path / "plain.csv", "--group", "area"):
+        assert split_of.setdefault(area[row["left"]], row["split"]) == row["split"], "a group is in one split"
+    assert set(split_of.values()) == {"train", "dev", "test"}
+
+
+def test_own_negatives_that_mining_replaces_are_said(tmp_path):
+    rows = "\n".join(f"where is {n},it is in street {n},no" for n in range(30))
+    (tmp_path / "pairs.csv").write_text(f"anchor,positive,negative\n{rows}")
+    result = runner.invoke(
+        app, ["mine", "bm25", str(tmp_path / "mined.csv"), "--data", str(tmp_path / "pairs.csv"), "--margin", "-1"]
+    )
+    assert result.exit_code == 0 and "its own negatives are not written: the mined ones take their place" in result.stderr
+    with pytest.raises(UserError, match="not about columns of negatives: give --no-negatives"):
+        call("review", tmp_path / "doubts.csv", "--data", tmp_path / "pairs.csv")
+
+
 def read_notes(folder):
     return json.loads((folder / "seed-1" / "record.json").read_text())["notes"]

@@ -349,3 +349,29 @@ def test_a_table_that_cannot_be_written_is_refused_before_the_work(tmp_path, wor
         main([*words, "--data", "p.csv"])
     said = capsys.readouterr().err
     assert "tables are written as .csv" in said and "left text from" not in said
+
+
+@pytest.mark.parametrize("ids", [range(60), [f"Q{row:04d}" for row in range(60)], [f"doc_{row}" for row in range(60)]])
+def test_ids_in_the_place_of_texts_are_pointed_to(tmp_path, ids):
+    PAIRS.assign(answer=list(ids)).to_csv(tmp_path / "p.csv", index=False)
+    said = f"column 'answer' holds numbers or ids such as '{ids[0]}': if texts belong to them, give a file with the texts"
+    assert any(note.startswith(said) for note in read_pairs(tmp_path / "p.csv").notes)
+    PAIRS.to_csv(tmp_path / "p.csv", index=False)
+    assert not any("ids" in note for note in read_pairs(tmp_path / "p.csv").notes)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            "text,text\na,b\n",
+            "2 columns are called 'text'; rename all but one, such as text2, and name the two texts with --left",
+        ),
+        ("text\na\nb\n", "a pair needs two columns, and there is one: text; give a file with both texts of each pair"),
+        ("left,right,label\na,b,0\nc,d,0\n", "every label is 0: .*; name another column with --label, or give --no-label"),
+    ],
+)
+def test_a_table_that_gives_no_pairs_says_what_to_give(tmp_path, content, message):
+    (tmp_path / "p.csv").write_text(content)
+    with pytest.raises(UserError, match=message):
+        read_pairs(tmp_path / "p.csv")

@@ -29,7 +29,7 @@ def test_two_files_of_data_are_both_read(tmp_path):
 def test_a_second_file_with_other_columns_is_refused(tmp_path):
     one = write(tmp_path / "a.csv", "left,right", [(f"a{i}", "x") for i in range(20)])
     two = write(tmp_path / "b.csv", "left,answer", [(f"b{i}", "y") for i in range(20)])
-    with pytest.raises(UserError, match=r"b\.csv: no column 'right'; the columns are: left, answer"):
+    with pytest.raises(UserError, match=r"b\.csv: no column 'right'; the columns are: left, answer; .*a\.csv: left, right"):
         read_pairs([one, two])
     with pytest.raises(UserError, match=r"a\.csv is given twice"):
         read_pairs([one, one])
@@ -48,6 +48,57 @@ def test_a_forgotten_label_column_is_asked_for_by_name(tmp_path):
         read_pairs(path)
     assert read_pairs(path, label="y").kind == "classification"
     assert read_pairs(path, label=False).kind == "retrieval"
+
+
+@pytest.mark.parametrize("gap", ["", "NA"])
+def test_a_forgotten_label_column_with_gaps_is_asked_for_too(tmp_path, gap):
+    rows = [(f"a{i}", f"x{i}", gap if i % 3 == 2 else i % 2) for i in range(40)]
+    with pytest.raises(UserError, match=r"p\.csv: column 'y' looks like labels: --label y, or --no-label"):
+        read_pairs(write(tmp_path / "p.csv", "left,right,y", rows))
+
+
+def test_a_key_that_some_records_lack_is_a_gap_and_hides_no_labels(tmp_path):
+    records = [{"left": f"a{i}", "right": f"x{i}", "y": i % 2} for i in range(40)]
+    del records[30]["y"]
+    path = tmp_path / "p.jsonl"
+    path.write_text("\n".join(map(json.dumps, records)))
+    with pytest.raises(UserError, match=r"p\.jsonl: column 'y' looks like labels: --label y, or --no-label"):
+        read_pairs(path)
+    with pytest.raises(UserError, match=r"p\.jsonl line 31: the label is missing .* --skip-empty"):
+        read_pairs(path, label="y")
+    task = read_pairs(path, label="y", skip_empty=True)
+    assert task.kind == "classification" and len(task.train) + len(task.dev) + len(task.test) == 39
+
+
+def pairs_in(path, *further):
+    """A file of 30 pairs, with further columns: a header and a value each."""
+    header, values = ",".join(["left", "right", *further[::2]]), further[1::2]
+    return write(path, header, [(f"{path.stem} {i}", f"x{i}", *(value(i) for value in values)) for i in range(30)])
+
+
+@pytest.mark.parametrize("name", ["label", "y"])
+def test_labels_that_only_one_file_has_are_not_passed_over(tmp_path, name):
+    bare, labelled = pairs_in(tmp_path / "a.csv"), pairs_in(tmp_path / "b.csv", name, lambda i: i % 2)
+    with pytest.raises(UserError, match=rf"b\.csv: .*column '{name}'.*--no-label"):
+        read_pairs([bare, labelled])
+    with pytest.raises(UserError, match=rf"b\.csv: .*column '{name}'.*--no-label"):
+        read_pairs(bare, test=labelled)
+    assert len(read_pairs(bare, test=labelled, label=False).test) == 30
+    if name == "label":
+        with pytest.raises(UserError, match=r"b\.csv: labels in column 'label', and .*a\.csv has none: .*\(1 for pairs that go"):
+            read_pairs(labelled, test=bare)
+
+
+def test_negatives_of_train_need_none_in_dev_and_test_and_the_files_may_name_their_sides_differently(tmp_path):
+    mined = pairs_in(tmp_path / "mined.csv", "negative_1", lambda i: f"x{i + 1}")
+    test = write(tmp_path / "test.csv", "question,answer", [(f"t{i}", f"x{i}") for i in range(9)])
+    task = read_pairs(mined, dev=pairs_in(tmp_path / "dev.csv"), test=test)
+    assert task.train.negatives is not None and task.dev.negatives is None is task.test.negatives
+    assert set(task.test.corpus) == {f"x{i}" for i in range(9)}
+    assert "test: left text from column 'question'; right text from column 'answer'" in task.notes
+    assert read_pairs(mined, test=test).dev.negatives is not None, "dev is split from train here"
+    with pytest.raises(UserError, match=r"mined\.csv: column 'negative_1' holds negatives, and .*dev\.csv has none"):
+        read_pairs([tmp_path / "dev.csv", mined])
 
 
 @pytest.mark.parametrize("values", [list(range(40)), ["en", "de"] * 20, [2020 + i % 3 for i in range(40)]])

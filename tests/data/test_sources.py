@@ -161,6 +161,22 @@ def test_the_command_line_trains_such_a_recipe_and_writes_its_report(tmp_path, t
     assert "faq: retrieval: every pair is positive" in result.stderr and "sts: regression" in result.stderr
 
 
+def test_the_report_of_a_source_with_labels_yes_and_no_shows_its_f1_and_no_threshold(tmp_path, tiny_encoder, folder):
+    splits = ("train", "train", "dev", "dev", "test", "test")
+    rows = [
+        {"left": f"is it {left}", "right": right, "label": row % 2, "split": splits[row % 6]}
+        for row, (left, right) in enumerate(FAQ)
+    ]
+    (tmp_path / "yes.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    yes = {"name": "yes", "data": [str(tmp_path / "yes.jsonl")], "loss": {"kind": "cosent"}}
+    path = tmp_path / "several.toml"
+    path.write_text(to_toml(recipe(tiny_encoder, folder, sources=[sources(folder)[0], yes], train={"epochs": 1})))
+    result = CliRunner().invoke(app, ["train", str(path), "--out", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "run" / "seed-1" / "report.html").read_text()
+    assert "yes F1" in page and "yes F1" in result.stdout and "yes threshold" not in result.stdout
+
+
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
@@ -235,6 +251,17 @@ def test_no_fold_shows_test_and_each_holds_out_pairs_of_every_source(tiny_encode
 def test_a_setting_that_one_source_reads_is_not_called_unread(tiny_encoder, folder):
     odd = recipe(tiny_encoder, folder, order={"group": 3, "shingle": 2}, loss={"temperature": 0.07})
     assert list(unread_settings(odd)) == ["order.shingle"], "the order by examples reads group, batch softmax the temperature"
+
+
+def test_a_source_may_name_one_file_without_a_list():
+    assert make_recipe({"name": "r", "sources": [{"name": "faq", "data": "faq.csv"}]}).sources[0].data == ("faq.csv",)
+
+
+def test_a_setting_that_a_source_does_not_have_is_told_with_those_that_it_has():
+    with pytest.raises(
+        UserError, match=r"sources\.0\.dat is not a setting; did you mean sources\.0\.data\?; known here: name, data"
+    ):
+        make_recipe({"name": "r", "sources": [{"name": "faq", "data": "faq.csv", "dat": "more.csv"}]})
 
 
 def test_mistakes_in_a_source_are_named(tmp_path, tiny_encoder, folder):

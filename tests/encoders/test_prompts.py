@@ -77,6 +77,19 @@ def test_evaluate_scores_with_the_prompts(tmp_path, asking_encoder):
     assert other == pytest.approx(np.corrcoef(cosines(model, QUERIES, ANSWERS), labels)[0, 1], abs=1e-4)
 
 
+@pytest.mark.parametrize(("labels", "right"), [((0, 1), "query: "), ((1, 1), "passage: ")])
+def test_mining_reads_the_right_texts_as_evaluation_does(tmp_path, asking_encoder, labels, right):
+    rows = [f"{left},{other},{labels[row % 2]}" for row, (left, other) in enumerate(zip(QUERIES, ANSWERS, strict=True))]
+    (tmp_path / "p.csv").write_text("left,right,label\n" + "\n".join(rows))
+    out = tmp_path / "mined.jsonl"
+    call("mine", asking_encoder, out, "--data", tmp_path / "p.csv", "--count", "1", "--margin", "-1")
+    first = json.loads(out.read_text().splitlines()[0])
+    model = SentenceTransformer(asking_encoder, device="cpu")
+    texts = [f"query: {first['left']}", f"{right}{first['right']}"]
+    both = model.encode(texts, normalize_embeddings=True)
+    assert first["right_score"] == pytest.approx(float(both[0] @ both[1]), abs=1e-5)
+
+
 def test_a_trained_model_keeps_its_prompts_and_scores_as_its_record_says(tmp_path, tiny_encoder):
     pairs = PairSet.of(QUERIES, ANSWERS, corpus=ANSWERS, negatives=[[text] for text in reversed(ANSWERS)])
     task = Task("small", "retrieval", pairs, pairs, pairs, "MRR", ("MRR", "HP@1"))

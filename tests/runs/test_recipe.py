@@ -54,6 +54,11 @@ def test_all_bad_fields_are_named_at_once(tmp_path):
     assert any("color is not a setting" in line for line in lines)
 
 
+def test_a_setting_outside_of_its_table_is_told_where_it_belongs():
+    with pytest.raises(UserError, match=r"learning_rate is not a setting; did you mean train\.learning_rate\?"):
+        read_recipe("own/labelled", ["learning_rate=1e-5"])
+
+
 def test_a_fault_in_a_stage_names_the_stage():
     with pytest.raises(UserError, match=r"stages\.1\.loss\.kind is 'bcs'"):
         make_recipe({"name": "x", "stages": [{}, {"loss": {"kind": "bcs"}}]})

@@ -573,3 +573,8 @@ def test_the_seed_that_is_best_on_dev_is_kept_and_where_dev_was_trained_on_the_f
 def test_settings_of_several_stages_are_numbered():
     table = {"stages": [{"loss": {"kind": "bsc"}}, {"loss": {"kind": "mse"}}], "prompts": {"left": "q"}}
     assert dict(dotted(table)) == {"stages.1.loss.kind": "bsc", "stages.2.loss.kind": "mse", "prompts.left": "q"}
+
+
+def test_a_dev_set_that_leaves_nothing_to_gain_is_named_as_the_reason():
+    perfect = record().model_copy(update={"kept_epochs": [0], "before": {"dev": {"Spearman": 1.0}}})
+    assert perfect.advise().startswith("the encoder as it came has a Spearman of 1.000 on dev, where no epoch can be better")

@@ -96,6 +96,10 @@ class OwnData:
             raise UserError("--data and --test both name the pairs to score: give one of the two")
         return self._read(None, self.dev, self.data or self.test)
 
+    def read_all(self) -> Task | None:
+        """The task to mine or to review, which is about all pairs: in one part, or in the splits that files or groups make."""
+        return self.read() if self.train or self.dev or self.test or self.group else self.read_whole()
+
     def _read(self, train: Sequence[str] | None, dev: Sequence[str] | None, test: Sequence[str] | None) -> Task:
         from pairtune.data.own_tables import read_pairs
 

@@ -13,6 +13,7 @@ from pairtune.cli.common import JsonFlag, LeftPrompt, RightPrompt, app, choose_t
 from pairtune.cli.learning import make_choice
 from pairtune.cli.options import OwnData, takes_data
 from pairtune.errors import UserError
+from pairtune.progress import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,9 +138,10 @@ def mine(
     from pairtune.data.collections import is_collection, is_run
     from pairtune.data.formats import check_target, write_table
     from pairtune.data.mining import Wanted, mine_negatives, rank_by, rank_by_words, rescore_with
+    from pairtune.data.pairs import ALIKE
 
     check_target(out)
-    task = own.read_whole()
+    task = own.read_all()
     say_notes(task)
     chosen = choose_task(None, task)
     wanted = Wanted(count, skip, ranks, margin if margin >= 0 else None, absolute_margin, highest, lowest)
@@ -151,17 +153,32 @@ def mine(
         from pairtune.encoders.loading import load_encoder
 
         encoder = load_encoder(model)
-        ranker = rank_by(encoder, settle_prompts(encoder, left_prompt, right_prompt))
-    corpus = chosen.test.corpus if own.corpus or is_collection(Path(chosen.source)) else None
-    pairs = chosen.train if is_collection(Path(chosen.source)) and len(chosen.train) else chosen.test
+        ranker = rank_by(encoder, settle_prompts(encoder, left_prompt, right_prompt, alike=chosen.kind in ALIKE))
+    pairs, splits = choose_mined(chosen)
+    corpus = pairs.corpus if own.corpus or is_collection(Path(chosen.source)) else None
     found = mine_negatives(pairs, wanted, ranker, corpus=corpus, rescore=rescore)
-    write_table(out, columns_of(found))
+    columns = columns_of(found)
+    if len(set(splits)) > 1:  # training on the table keeps them
+        columns["split"] = [splits[row] for row in found.rows.tolist()]
+    write_table(out, columns)
     figures = {"pairs": len(found.pairs), "negatives": count, "short": found.short}
     if as_json:
         print(json.dumps({**figures, "out": str(out)}))
     else:
         short = f"; {found.short:,} pairs are left out, they have too few" if found.short else ""
         print(f"{out}: {len(found.pairs):,} pairs with {count} negatives each{short}")
+
+
+def choose_mined(task: Task) -> tuple[PairSet, list[str]]:
+    """The pairs that get negatives, and the split of each: all; of a collection those of train, the others being for scores."""
+    from pairtune.data.collections import is_collection
+    from pairtune.data.review import whole_task
+
+    if is_collection(Path(task.source)) and len(task.train):
+        return task.train, ["train"] * len(task.train)
+    if task.train.negatives or task.test.negatives:
+        say(f"{task.name}: its own negatives are not written: the mined ones take their place")
+    return whole_task(task)
 
 
 def rank_by_run(path: Path, task: Task) -> Callable[..., Ranker]:
@@ -190,7 +207,10 @@ def _load_cross_encoder(name: str) -> Any:
     try:
         return CrossEncoder(name)
     except (OSError, ValueError, KeyError) as problem:
-        raise UserError(f"cross-encoder {name!r} could not be loaded ({str(problem).splitlines()[0]})") from problem
+        raise UserError(
+            f"cross-encoder {name!r} could not be loaded ({str(problem).splitlines()[0]}): give a folder, or a name on the "
+            f"Hugging Face hub (needs a network)"
+        ) from problem
 
 
 @app.command()
@@ -210,9 +230,11 @@ def review(
     from pairtune.data.review import REMOVE, apply_review, columns_to_review, whole_task
 
     check_target(out or table)
-    found = own.read_whole()
+    found = own.read_all()
     say_notes(found)
     task = choose_task(None, found)
+    if task.train.negatives or task.test.negatives:
+        raise UserError("a review is about pairs and their labels, not about columns of negatives: give --no-negatives")
     pairs, splits = whole_task(task)
     if out is not None:
         done = apply_review(pairs, splits, table)

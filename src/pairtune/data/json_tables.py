@@ -161,14 +161,7 @@ def _by_key(path: Path, records: list[Any], lines: Sequence[int], unit: str, not
             raise UserError(f'{path} {unit} {line}: expected a JSON object such as {{"left": …}}, found {str(record)[:40]}')
     names = tuple(dict.fromkeys(chain.from_iterable(map(_paths, records[:SEEN_KEYS]))))
 
-    def read(name: str) -> list[Any]:
-        found = [_at_path(record, name) for record in records]
-        for record, (there, _) in enumerate(found):
-            if not there:
-                raise UserError(f"{path} {unit} {lines[record]}: no {name!r}; the keys are: {', '.join(_paths(records[record]))}")
-        return [value for _, value in found]
-
-    return Table(path, names, read, lines, unit, notes)
+    return Table(path, names, lambda name: [_at_path(record, name) for record in records], lines, unit, notes)
 
 
 def _paths(record: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -180,15 +173,15 @@ def _paths(record: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{key}"
 
 
-def _at_path(record: Any, name: str) -> tuple[bool, Any]:
-    """Whether the object has this key, or this path of keys, and its value.
+def _at_path(record: Any, name: str) -> Any:
+    """The value under this key, or this path of keys; None where there is no such key, as where nothing is written.
 
     >>> _at_path({"query": {"text": "why"}}, "query.text")
-    (True, 'why')
+    'why'
     """
     if not isinstance(record, dict):
-        return False, None
+        return None
     if name in record:
-        return True, record[name]
+        return record[name]
     key, dot, rest = name.partition(".")
-    return _at_path(record[key], rest) if dot and key in record else (False, None)
+    return _at_path(record[key], rest) if dot and key in record else None

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pairtune.errors import UserError
 from pairtune.progress import track
 
 SATURATION, LENGTH = 1.2, 0.75  # k1 and b, as Lucene has them
@@ -21,7 +22,13 @@ class Lexical:
         from sklearn.feature_extraction.text import CountVectorizer
 
         counter = CountVectorizer(token_pattern=r"\w+", dtype=np.float64)
-        count = csr_matrix(counter.fit_transform(corpus))
+        try:
+            count = csr_matrix(counter.fit_transform(corpus))
+        except ValueError as problem:  # an empty vocabulary
+            raise UserError(
+                "no text to search in has a word of letters or digits, by which BM25 ranks: "
+                "give an encoder in its place, such as minilm"
+            ) from problem
         self.queries = csr_matrix((counter.transform(queries) > 0).astype(np.float64))
         self.weights = _weigh(count).T.tocsc()  # (words, C)
 

@@ -61,9 +61,13 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Mined:
-    """The positive pairs for which all negatives were found, with the score of each. short: how many pairs have too few."""
+    """The positive pairs for which all negatives were found, with the score of each.
+
+    rows: where each stood in the given pairs. short: how many pairs have too few.
+    """
 
     pairs: PairSet
+    rows: np.ndarray
     score: np.ndarray
     negative_score: np.ndarray
     short: int
@@ -129,14 +133,15 @@ def mine_negatives(
     kept = np.flatnonzero(~short[query])
     if not len(kept):
         raise UserError(
-            f"no pair has enough negatives ({wanted.count}) within the limits: ask for fewer, look at more candidates (ranks), "
-            "or lower the margin"
+            f"no pair has enough negatives ({wanted.count}) within the limits: ask for fewer (count), look at more candidates "
+            f"(ranks), or widen the limits (margin, absolute margin, highest, lowest)"
         )
     chosen = order[query[kept]]  # (kept, count)
     found = [tuple(texts[place] for place in row) for row in np.take_along_axis(places[query[kept]], chosen, 1).tolist()]
     mined = positive.take(kept)
     return Mined(
         PairSet.of(mined.left, mined.right, mined.label, query=mined.query, grade=mined.grade, negatives=found),
+        np.flatnonzero(pairs.positives(positive_above))[kept],
         np.concatenate(answers.scores)[_own_answer(positive, answers, texts)][kept],
         np.take_along_axis(scores[query[kept]], chosen, 1),
         int(short[query].sum()),

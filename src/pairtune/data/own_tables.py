@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from pairtune.data.formats import is_table, open_table, stem_of
 from pairtune.data.pairs import Kind, PairSet, Task
 from pairtune.data.profile import check_kind, metrics_of, see_kind
 from pairtune.data.records import Files, Records, choose_splits, collect_records, join_records, leave_out, open_tables
-from pairtune.data.roles import Roles, find_roles, plain_name
+from pairtune.data.roles import PEEK, Roles, find_roles, plain_name, refuse_labels_in_one, refuse_other_columns
 from pairtune.data.splits import distinct, fold, split_by_key
 from pairtune.data.table import Grades, Table, is_empty, rescale
 from pairtune.errors import UserError
@@ -25,6 +26,8 @@ from pairtune.progress import say
 
 SPLITS = ("train", "dev", "test")
 NO_TEXTS = {"nan", "NaN", "NULL", "null", "None", "NA", "N/A", "#N/A"}
+IDS = re.compile(r"\s*(#?\d[\d.,:/-]*|[A-Za-z]{1,8}[-_#:]?\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})\s*")
+MOSTLY = 0.9
 CORPUS_COLUMNS = ("text", "passage", "document", "contents", "answer", "right")
 
 
@@ -74,21 +77,39 @@ def read_pairs(
     split: str | Literal[False] | None = split_column
     if split_column is None and len(tables) > 1:
         split = False  # the files say it already
-    roles, said = find_roles(first, left=left, right=right, label=label, group=group, split=split, negatives=negatives)
+    named = {"left": left, "right": right, "label": label, "group": group, "split": split}
+    roles_of, said = _find_roles(tables, named, negatives)
+    roles = next(iter(roles_of.values()))
     if grades or skip_empty:
         tables = {
-            name: [leave_out(table, roles, grades or {}, skip_empty=skip_empty) for table in found]
+            name: [leave_out(table, roles_of[name], grades or {}, skip_empty=skip_empty) for table in found]
             for name, found in tables.items()
         }
-    parts = {name: collect_records(found, roles, grades) for name, found in tables.items()}
-    notes = [f"{table.path.name}: {note}" for found in tables.values() for table in found for note in table.notes] + list(said)
-    notes += [said for part in parts.values() for said in _doubt_texts(part)]
+    parts = {name: collect_records(found, roles_of[name], grades) for name, found in tables.items()}
+    notes = [f"{table.path.name}: {note}" for found in tables.values() for table in found for note in table.notes] + said
+    notes += [said for part in parts.values() for said in _doubt_texts(part)] + _doubt_ids(parts, roles_of)
     pairs, which, remarks = _put_together(parts, roles, seed, str(first.path))
     if kind is None:
         _refuse_classes(pairs, roles, str(first.path))
     task = _make_task(pairs, which, check_kind(kind), corpus, roles, str(first.path))
     sizes = _say_splits(task, parts, roles)
     return replace(task, name=stem_of(first.path), notes=(*notes, *remarks, *task.notes, *sizes), source=str(first.path))
+
+
+def _find_roles(
+    tables: Mapping[str, Sequence[Table]], named: Mapping[str, Any], negatives: Sequence[str] | None
+) -> tuple[dict[str, Roles], list[str]]:
+    """The columns of each split, by those of its first file, and what to say of them. Only train needs columns of negatives."""
+    roles_of: dict[str, Roles] = {}
+    said: list[str] = []
+    for name, (first, *others) in tables.items():
+        own = [one for one in negatives if one in first.names] if negatives is not None and roles_of else negatives
+        roles_of[name], notes = find_roles(first, **named, negatives=own)
+        said += [note if len(roles_of) == 1 else f"{name}: {note}" for note in notes if note not in said]
+        for other in others:
+            refuse_other_columns(other, first, roles_of[name], labels=named["label"] is None, negatives=negatives is None)
+    refuse_labels_in_one([(found[0], roles_of[name]) for name, found in tables.items()])
+    return roles_of, said
 
 
 def _check_parts(hub_split: Mapping[str, str]) -> Mapping[str, str]:
@@ -186,7 +207,10 @@ def _label(records: Records, roles: Roles, origin: str) -> tuple[PairSet, list[s
     if len(set(records.grade)) == 1:
         grade = records.grade[0]
         if grade <= 0:
-            raise UserError(f"{origin}: every label is {grade:g}: without a positive pair nothing can be learned")
+            raise UserError(
+                f"{origin}: every label is {grade:g}: without a positive pair nothing can be learned; name another column with "
+                f"--label, or give --no-label if all pairs go together"
+            )
         said = f"every label is {grade:g}: every pair is positive"
         return PairSet.of(records.left, records.right, query=query, negatives=records.negatives), [said]
     scaled = rescale(records.grade, records.where)
@@ -215,6 +239,20 @@ def _doubt_texts(records: Records) -> list[str]:
     found = [row for row, both in enumerate(zip(records.left, records.right, strict=True)) if NO_TEXTS.intersection(both)]
     shown = next(text for text in (records.left[found[0]], records.right[found[0]]) if text in NO_TEXTS)
     return [f"{len(found):,} pairs have a text such as {shown!r} ({records.where(found[0])}): leave them out if it was missing"]
+
+
+def _doubt_ids(parts: Mapping[str, Records], roles_of: Mapping[str, Roles]) -> list[str]:
+    """Columns of numbers or ids where texts should be: an encoder learns nothing from them."""
+    notes = []
+    for name, part in parts.items():
+        for side, column in (("left", roles_of[name].left), ("right", roles_of[name].right)):
+            texts = getattr(part, side)[:PEEK]
+            if sum(IDS.fullmatch(text) is not None for text in texts) > MOSTLY * len(texts):
+                notes.append(
+                    f"column {column!r} holds numbers or ids such as {texts[0]!r}: if texts belong to them, give a file with the "
+                    f"texts, or another column with --{side}"
+                )
+    return list(dict.fromkeys(notes))
 
 
 def _repetitions(pairs: PairSet) -> tuple[str, ...]:
@@ -258,6 +296,8 @@ def _doubt_sides(pairs: PairSet, kind: Kind, corpus: Sequence[str]) -> list[str]
 
 
 def _part(pairs: PairSet, kind: Kind, corpus: Sequence[str]) -> PairSet:
+    if pairs.negatives is not None and not any(pairs.negatives):
+        pairs = replace(pairs, negatives=None)  # those of train alone
     if kind != "retrieval":
         return pairs
     negatives = (text for texts in pairs.negatives or () for text in texts)

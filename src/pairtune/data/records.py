@@ -93,7 +93,7 @@ def unfold(table: Table) -> Table:
 def _holds_lists(table: Table, name: str) -> bool:
     try:
         return any(isinstance(value, list) for value in table.read(name)[:SEEN])
-    except UserError:  # a key that some records lack
+    except UserError:  # two columns of this name
         return False
 
 
@@ -164,7 +164,7 @@ def collect_records(tables: Sequence[Table], roles: Roles, grades: Grades | None
 
 
 def join_records(parts: Sequence[Records]) -> Records:
-    """All pairs, in order; a column is there where all parts have it."""
+    """All pairs, in order; a column is there where all parts have it, and negatives where one of them has."""
     ends, begin = [], 0
     for part in parts:
         begin += len(part)
@@ -178,6 +178,8 @@ def join_records(parts: Sequence[Records]) -> Records:
         columns = [getattr(part, name) for part in parts]
         return None if any(column is None for column in columns) else [value for column in columns for value in column]
 
+    if any(part.negatives is not None for part in parts):
+        parts = [part if part.negatives is not None else replace(part, negatives=[()] * len(part)) for part in parts]
     names = ("left", "right", "grade", "group", "split", "negatives")
     return Records(where=where, **{name: joined(name) for name in names})  # type: ignore[arg-type]
 
@@ -215,7 +217,9 @@ def _read_negatives(table: Table, columns: Sequence[str]) -> list[tuple[str, ...
     if not columns:
         return None
     found = [table.column(name) for name in columns]
-    if found[0] and all(isinstance(value, list) for values in found for value in values):
+    kinds = {type(value) for values in found for value in values}
+    if list in kinds and kinds <= {list, type(None)}:
+        found = [[value or [] for value in values] for values in found]
         return _read_lists(table, " + ".join(columns), [[*chain(*lists)] for lists in zip(*found, strict=True)])
     for name, values in zip(columns, found, strict=True):
         empty = next((record for record, value in enumerate(values) if value is None or not str(value).strip()), None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pairtune.data.table import parse_label
 from pairtune.errors import UserError
 
 HALF = 0.5  # of the pairs of the other kind; with grades, of all pairs between a pair and the place of its label
+SPLITS = ("train", "dev", "test")
 COLUMNS = ("left", "right", "label", "why", "correct")
 REMOVE = "remove"
 EXTREMES = {"yes": max, "true": max, "no": min, "false": min}
@@ -58,16 +60,11 @@ class Suspect:
 
 
 def whole_task(task: Task) -> tuple[PairSet, list[str]]:
-    """The pairs of all splits, and the split of each."""
+    """The pairs of all splits, without columns of negatives, and the split of each."""
     from pairtune.data.splits import join
 
-    parts = {name: task.split(name) for name in ("train", "dev", "test") if len(task.split(name))}
-    if any(part.negatives is not None for part in parts.values()):
-        raise UserError("a review is about pairs and their labels, not about columns of negatives: give --no-negatives")
-    first, *others = parts.values()
-    for part in others:
-        first = join(first, part)
-    return first, [name for name, part in parts.items() for _ in range(len(part))]
+    parts = {name: replace(part, negatives=None) for name in SPLITS if len(part := task.split(name))}
+    return reduce(join, parts.values()), [name for name, part in parts.items() for _ in range(len(part))]
 
 
 def find_suspects(pairs: PairSet, left: np.ndarray, right: np.ndarray, *, graded: bool, most: int = 100) -> list[Suspect]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pairtune.data.table import BAD, GOOD, WORDS, Table, quote, read_number
+from pairtune.data.table import BAD, GOOD, WORDS, Table, is_missing, quote, read_number
 from pairtune.errors import UserError
 
 SIDES = (  # the first that a table has both of
@@ -122,6 +122,43 @@ def find_roles(
     return roles, (*_say(roles, left, right, label, negatives), *taken)
 
 
+def refuse_other_columns(table: Table, first: Table, roles: Roles, *, labels: bool, negatives: bool) -> None:
+    """Refuse a further file of pairs that lacks a column of the first, or has labels or negatives that would not be used.
+
+    labels, negatives: whether they are looked for, rather than named or ruled out.
+    """
+    if missing := next((name for name in roles.named if name not in table.names), None):
+        raise UserError(
+            f"{table.path}: no column {missing!r}; the columns are: {', '.join(table.names)}; "
+            f"give it the columns of {first.path}: {', '.join(roles.named)}"
+        )
+    others = [name for name in table.names if name not in roles.named]
+    if labels and not roles.label:
+        if (name := next((name for name in others if plain_name(name) in LABELS), None)) is not None:
+            raise UserError(_labels_in_one(table, name, first))
+        _ask_for_labels(table, others)
+    if negatives and not roles.negatives and (found := [name for name in others if NEGATIVES.fullmatch(plain_name(name))]):
+        raise UserError(
+            f"{table.path}: column {found[0]!r} holds negatives, and {first.path} has none: add such a column there, "
+            f"or give --no-negatives"
+        )
+
+
+def _labels_in_one(table: Table, name: str, first: Table) -> str:
+    return (
+        f"{table.path}: labels in column {name!r}, and {first.path} has none: add such a column there (1 for pairs that go "
+        f"together), or give --no-label if all pairs do"
+    )
+
+
+def refuse_labels_in_one(found: Sequence[tuple[Table, Roles]]) -> None:
+    """Refuse splits of which some have labels and some have none: there, all pairs would count as positive."""
+    bare = next((table for table, roles in found if roles.label is None), None)
+    labelled = next(((table, roles.label) for table, roles in found if roles.label), None)
+    if bare is not None and labelled is not None:
+        raise UserError(_labels_in_one(*labelled, bare))
+
+
 def _names_splits(table: Table, name: str) -> bool:
     """A column that says train, dev or test of every record, or is called split and says it of most.
 
@@ -169,11 +206,16 @@ def _say(
 def _explain(table: Table, left: str | None, right: str | None) -> str:
     others = [name for name in table.names if name not in (left, right)]
     names = sorted(others, key=lambda name: _unlike_texts(_peek(table, name)))
+    if twice := next((name for name in table.names if name.strip() and table.names.count(name) > 1), None):
+        return (
+            f"{table.path}: {table.names.count(twice)} columns are called {twice!r}; rename all but one, such as {twice}2, and "
+            f"name the two texts with --left and --right"
+        )
     missing = [f"--{side} COLUMN" for side, name in (("left", left), ("right", right)) if name is None]
     shown = ", ".join(table.names)
     if len(table.names) < 2:
         sign = next((sign for sign in ",;|\t" if sign in shown), "")
-        cure = f"; if {sign!r} separates them, call the file .csv" if sign else ""
+        cure = f"; if {sign!r} separates them, call the file .csv" if sign else "; give a file with both texts of each pair"
         if isinstance(next(iter(_peek(table, table.names[0])), None), list):
             cure = ", which holds lists: write one record for each pair of texts, in two columns"
         return f"{table.path}: a pair needs two columns, and there is one: {shown}{cure}"
@@ -203,11 +245,11 @@ def _unlike_texts(values: Sequence[Any]) -> int:
 
 
 def _ask_for_labels(table: Table, others: Sequence[str]) -> None:
-    """Refuse to train on all pairs as positives where an unused column looks like labels."""
+    """Refuse to train on all pairs as positives where an unused column looks like labels; gaps in it do not matter."""
     for name in others:
         if SCORES.fullmatch(plain_name(name)):
             continue
-        values = _peek(table, name)
+        values = [value for value in _peek(table, name) if not is_missing(value)]
         if _look_like_labels(values) or (RATINGS.search(plain_name(name)) and _look_like_ratings(values)):
             raise UserError(
                 f"{table.path}: column {name!r} looks like labels: --label {quote(name)}, or --no-label if it is something else"
@@ -227,7 +269,7 @@ def _refuse_ranks(table: Table, name: str) -> None:
 def _peek(table: Table, name: str) -> Sequence[Any]:
     try:
         return table.begin(name, PEEK)
-    except UserError:  # a key that some records lack
+    except UserError:  # two columns of this name
         return ("",)
 
 

@@ -89,8 +89,9 @@ def table_of_runs(runs: Sequence[Run]) -> Table:
 
 
 def comparable(run: Run) -> list[str]:
-    """The metrics that stand on both sides; a threshold is a setting, not a score."""
-    return [name for name in run.after["test"] if name in run.before["test"] and name != "threshold"]
+    """The metrics that stand on both sides; a threshold, also that of a source, is a setting and not a score."""
+    shared = (name for name in run.after["test"] if name in run.before["test"])
+    return [name for name in shared if name.split(" ")[-1] != "threshold"]
 
 
 def summarize(runs: Sequence[Run]) -> dict[str, Any]:

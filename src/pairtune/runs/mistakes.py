@@ -43,16 +43,26 @@ def _explain_one(error: dict[str, Any], staged: bool) -> str:
         if ".".join(plain) in RENAMED:
             return f"{shown} is now called {RENAMED['.'.join(plain)]}"
         known = _known_keys(plain[:-1])
-        near = get_close_matches(plain[-1], known, 1)
-        meant = f"; did you mean {'.'.join([*plain[:-1], near[0]])}?" if near else ""
+        near = [".".join([*plain[:-1], key]) for key in get_close_matches(plain[-1], known, 1)] or _in_a_table(plain)
+        meant = f"; did you mean {near[0]}?" if near else ""
         return f"{shown} is not a setting{meant}; known here: {', '.join(known)}"
     message = HINTS.get(".".join(plain)) or error["msg"][0].lower() + error["msg"][1:]
     return f"{shown} is {error['input']!r}; {message}"
 
 
+def _in_a_table(plain: list[str]) -> list[str]:
+    """The setting of a table that stands outside of it: learning_rate is train.learning_rate."""
+    from pairtune.runs.recipe import ALL_TABLES
+
+    return [f"{name}.{plain[0]}" for name, table in ALL_TABLES.items() if len(plain) == 1 and plain[0] in table.model_fields]
+
+
 def _known_keys(where: list[str]) -> list[str]:
     from pairtune.runs.recipe import ALL_TABLES, Recipe  # which explains its mistakes with this
+    from pairtune.runs.sources import Source
 
+    if where and where[0] == "sources":
+        return list(Source.model_fields)
     if where and where[0] in ALL_TABLES:
         return list(ALL_TABLES[where[0]].model_fields)
     return [key for key in Recipe.model_fields if key not in ("stages", "adapter")] + ["stages", *ALL_TABLES]

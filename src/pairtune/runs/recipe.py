@@ -8,7 +8,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+)
 
 from pairtune.errors import UserError
 from pairtune.runs.mistakes import explain
@@ -247,6 +255,12 @@ class Source(Settings):
     prompts: dict[Literal["left", "right"], str] = Field({}, description="instead of the recipe's prompts")
     loss: dict[str, Any] = Field({}, description="settings of `[loss]` that are different for this source")
     order: dict[str, Any] = Field({}, description="settings of `[order]` that are different for this source")
+
+    @field_validator("data", "dev", "test", "corpus", "negatives", mode="before")
+    @classmethod
+    def _list_one(cls, value: Any) -> Any:
+        """One name is a list of one."""
+        return [value] if isinstance(value, str) else value
 
 
 class Recipe(Settings):

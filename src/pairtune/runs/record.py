@@ -121,7 +121,13 @@ class Run(BaseModel):
         """What to say, and to try, where training did not help; None where it did."""
         if not self.unchanged:
             return None
-        before, best = self.before["dev"][self.metric], max(epoch.dev[self.metric] for epoch in self.epochs)
+        before = self.before["dev"][self.metric]
+        if before >= 1:  # the highest that any metric gives
+            return (
+                f"the encoder as it came has a {self.metric} of {before:.3f} on dev, where no epoch can be better: it is kept "
+                f"unchanged. Dev is too easy to choose by: give more or harder pairs, or more texts to search in (--corpus)"
+            )
+        best = max(epoch.dev[self.metric] for epoch in self.epochs)
         return (
             f"no epoch beat the encoder as it came on dev ({self.metric} {before:.3f} against {best:.3f}): it is kept unchanged. "
             f"Try a lower train.learning_rate, more pairs, another loss.kind, or look at the pairs: are their labels right?"
