@@ -128,7 +128,7 @@ def train_one(asked: Training) -> OwnRun:
         system="pairtune" if own else "stock",
         name=asked.name,
         seed=asked.seed,
-        settings=CANDIDATES.get(asked.name, averaged(task) if asked.name == DEFAULT else {}),
+        settings=CANDIDATES.get(asked.name, {}),
         before=before,
         after=after,
         epochs=epochs,
@@ -140,16 +140,11 @@ def train_one(asked: Training) -> OwnRun:
 Found = tuple[dict[str, float], dict[str, float], tuple[float, ...], float, dict[str, float]]
 
 
-def averaged(task: Task) -> dict[str, int]:
-    """How many trainings the default averages."""
-    return {"average_of": choose(task).recipe.average_of}
-
-
 def train_own(task: Task, asked: Training) -> Found:
     """The default as `pairtune train --data` takes it, a candidate for it, or what `pairtune tune` finds."""
     from pairtune import load_encoder
     from pairtune.sbert.evaluator import evaluate_task
-    from pairtune.training import train
+    from pairtune.training import run
     from pairtune.tune import tune
 
     settings = [f'encoder="{asked.encoder}"', f'train.precision="{asked.precision}"']
@@ -160,7 +155,7 @@ def train_own(task: Task, asked: Training) -> Found:
             record: Run = tune(task, out=Path(folder) / "tune", start=recipe, most_trainings=asked.trainings).run
         else:
             out, marked = Path(folder) / "run", recipe.mark_sides and task.kind not in ALIKE
-            (record,) = train(recipe, out=out, seeds=[asked.seed], task=task)
+            record = run(recipe, asked.seed, out=out, task=task, checkpoints=False, keep_model=marked)
             if marked:
                 plain = main_scores(evaluate_task(load_encoder(str(out / "model")), task), task)
     epochs = tuple(epoch.dev[task.metric] for epoch in record.epochs)

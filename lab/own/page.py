@@ -22,14 +22,14 @@ def own_table(encoder: str, runs: Sequence[OwnRun]) -> str:
     rows.append("| --- | --- | --- | --- | --- | --- | --- |")
     differences = []
     for case in dict.fromkeys(run.case for run in runs):
-        mine = default_runs(case, runs)
+        mine = [run for run in runs if run.case == case and run.name in (shipped(run), "default")]
         stock = [run for run in runs if run.case == case and run.system == "stock"]
         if not mine or not stock:
             continue
         theirs = best_on_test(stock)
         ours, other = mean([run.after["test"] for run in mine]), mean([run.after["test"] for run in theirs])
         differences.append(ours - other)
-        ratio = compare_times(theirs, [run for run in runs if run.case == case and run.name == timed(run)], averaged(mine))
+        ratio = compare_times(theirs, [run for run in runs if run.case == case and run.name == timed(run)])
         stock_cell = f"{other:.3f} ({theirs[0].name.replace('Loss', '')})"
         cells = [f"`{case}`", mine[0].metric, f"{mine[0].before['test']:.3f}", stock_cell, f"{ours:.3f}", f"{ours - other:+.3f}"]
         rows.append(f"| {' | '.join([*cells, ratio])} |")
@@ -42,17 +42,6 @@ def own_table(encoder: str, runs: Sequence[OwnRun]) -> str:
             f"{near - ahead} more; mean difference {mean(differences):+.3f}."
         )
     return "\n".join(rows)
-
-
-def default_runs(case: str, runs: Sequence[OwnRun]) -> list[OwnRun]:
-    """The default on a case, trained as users train it; or the candidate that is the same, where it was not."""
-    here = [run for run in runs if run.case == case]
-    return [run for run in here if run.name == "default"] or [run for run in here if run.name == shipped(run)]
-
-
-def averaged(mine: Sequence[OwnRun]) -> int:
-    """How many trainings the default averages: each takes the time of the candidate."""
-    return int(mine[0].settings.get("average_of") or 1)
 
 
 def best_on_test(stock: Sequence[OwnRun]) -> list[OwnRun]:
@@ -70,7 +59,7 @@ def tuned_table(runs: Sequence[OwnRun]) -> str:
         mine, stock = (
             [run.after["test"] for run in found]
             for found in (
-                default_runs(tuned.case, runs),
+                [run for run in runs if run.case == tuned.case and run.name in (shipped(run), "default")],
                 best_on_test([run for run in runs if run.case == tuned.case and run.system == "stock"]),
             )
         )
@@ -123,13 +112,13 @@ def timed(run: OwnRun) -> str:
     return "pc.1-q" if run.rule == "own/answers" else SHIPPED[run.rule]
 
 
-def compare_times(stock: Sequence[OwnRun], ours: Sequence[OwnRun], trainings: int) -> str:
-    """How many times as long the stock loss took, by the first seeds with MiniLM: they shared a GPU. trainings: of ours."""
+def compare_times(stock: Sequence[OwnRun], ours: Sequence[OwnRun]) -> str:
+    """How many times as long the stock loss took, by the first seeds with MiniLM: they shared a GPU."""
     theirs, mine = (
         [run.seconds for run in runs if run.seconds is not None and run.seed == 1 and run.encoder == "minilm"]
         for runs in (stock, ours)
     )
-    return f"{mean(theirs) / mean(mine) / trainings:.1f}" if theirs and mine else "–"
+    return f"{mean(theirs) / mean(mine):.1f}" if theirs and mine else "–"
 
 
 def left_out_table(runs: Sequence[OwnRun]) -> str:
@@ -198,9 +187,6 @@ answer among ten texts. `stsb-high` has the upper part of the scale. `small` has
   their records that score was replaced by the one without, and epoch 0 was applied to it.
 * **Time**: training steps only, as a ratio, on one H200 that up to 15 trainings shared. Not all runs shared it with the same
   others: read the ratios as rough ones. Marks do not change the time, so that of the runs without them is shown.
-* **Up to 1,000 training pairs** the default averages the weights of three trainings. With MiniLM those five cases were run as
-  a user runs them, on a CPU in bf16. Their time here is three times that of one training on the H200. With MPNet they are of
-  one training.
 * **Epoch 0**, the encoder as it came, is a candidate for pairtune. Most runs are older than that rule: it was applied to
   their dev scores afterwards."""
 

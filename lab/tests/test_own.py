@@ -56,12 +56,6 @@ def test_the_table_has_the_best_stock_loss_on_test_and_the_mean_of_our_seeds():
     assert "ahead of the best stock loss on 1 of 1 cases" in table
 
 
-def test_the_default_as_users_train_it_stands_for_the_candidate_and_takes_the_time_of_its_trainings():
-    trained = run_of("a", "default", 0.2, test=0.25).model_copy(update={"settings": {"average_of": 3}, "seconds": 60.0})
-    runs = [run_of("a", "pc.1-q-half", 0.1), run_of("a", "pc.1-q", 0.1), trained, run_of("a", "AnglELoss", 0.0, system="stock")]
-    assert "| `a` | MAP | 0.500 | 0.500 (AnglE) | 0.750 | +0.250 | 0.3 |" in own_table("minilm", runs)
-
-
 def test_what_a_search_found_stands_beside_the_default_and_the_best_stock_loss():
     runs = [
         run_of("a", "pc.1-q-half", 0.2), run_of("a", "tune", 0.1, test=0.25),

@@ -7,7 +7,7 @@ import pytest
 
 from pairtune.data.pairs import PairSet, Task
 from pairtune.runs.recipe import shipped_recipes
-from pairtune.tune.rules import AVERAGED, FEW_PAIRS, MANY_PAIRS, RULES, choose
+from pairtune.tune.rules import MANY_PAIRS, RULES, choose
 
 METRICS = {"retrieval": "HP@1", "regression": "Spearman", "ranking": "MAP", "classification": "F1"}
 
@@ -53,18 +53,6 @@ def test_very_many_pairs_are_seen_once():
     choice = choose(task_of("retrieval", pairs_of([1] * (MANY_PAIRS + 1))))
     assert choice.recipe.stages[0].train.epochs == 1
     assert "1 epoch," in choice.reasons[2]
-
-
-def test_few_pairs_are_trained_on_several_times_and_the_weights_averaged():
-    few, more = (task_of("retrieval", pairs_of([1] * count)) for count in (FEW_PAIRS, FEW_PAIRS + 1))
-    assert choose(few).recipe.average_of == AVERAGED and "3 trainings, whose weights are averaged" in choose(few).reasons[2]
-    assert choose(more).recipe.average_of == 1 and "averaged" not in choose(more).reasons[2]
-    assert choose(few, ["average_of=1"]).recipe.average_of == 1
-
-
-@pytest.mark.parametrize("setting", ["dev=joined", "dev=rotating", "select=last", "adapter.save=adapter"])
-def test_weights_that_have_no_average_or_no_dev_to_judge_it_are_those_of_one_training(setting):
-    assert choose(task_of("retrieval", pairs_of([1] * 12)), [setting]).recipe.average_of == 1
 
 
 def test_every_recipe_that_the_rules_name_is_shipped_and_keeps_the_best_epoch():

@@ -272,7 +272,7 @@ def choose_tuned(recipe: str | None, task: str | None, own: Task | None, overrid
             say_notes(found)
             return found, choice
     chosen = choose_task(task, own)
-    return chosen, make_choice(recipe, chosen, ["average_of=1", *overrides], "tune")  # candidates are single trainings
+    return chosen, make_choice(recipe, chosen, overrides, "tune")
 
 
 def print_tuned(found: Tuned, as_json: bool) -> None:

@@ -15,7 +15,6 @@ from pairtune.encoders.loading import fast_precision
 from pairtune.runs.recipe import Recipe, read_recipe
 
 COMPETING = 2.0  # pairs of a left text, on average, from which on its right texts compete with each other
-FEW_PAIRS, AVERAGED = 1000, 3  # up to so many pairs, a training is short and its luck large: several are averaged
 MANY_PAIRS = 200_000  # beyond, one epoch shows the encoder enough
 
 
@@ -74,23 +73,15 @@ def choose(task: Task, overrides: Iterable[str] = ()) -> Choice:
     """
     data = profile(task)
     rule = next(rule for rule in RULES if rule.fits(data))
-    sized = ["train.epochs=1"] if data.pairs > MANY_PAIRS else [f"average_of={AVERAGED}"] if data.pairs <= FEW_PAIRS else []
-    recipe = read_recipe(rule.recipe, [f"train.precision={fast_precision()}", *sized, *overrides])
-    if not can_average(recipe) and not any(override.startswith("average_of=") for override in overrides):
-        recipe = recipe.model_copy(update={"average_of": 1})
+    epochs = ["train.epochs=1"] if data.pairs > MANY_PAIRS else []
+    recipe = read_recipe(rule.recipe, [f"train.precision={fast_precision()}", *epochs, *overrides])
     train = recipe.stages[0].train
-    often = f"{recipe.average_of} trainings, whose weights are averaged: each " if recipe.average_of > 1 else ""
     return Choice(
         recipe,
         (
             f"data: {describe(data)}",
             f"recipe: {rule.recipe}, for {rule.data}: {rule.does}",
-            f"training: {often}{train.epochs} epoch{'s' * (train.epochs != 1)}, batches of {train.batch_size}, learning rate "
+            f"training: {train.epochs} epoch{'s' * (train.epochs != 1)}, batches of {train.batch_size}, learning rate "
             f"{train.learning_rate:g}, in {train.precision}; the best epoch on dev is kept (epoch 0 is the encoder as it came)",
         ),
     )
-
-
-def can_average(recipe: Recipe) -> bool:
-    """Whether dev can say if the mean of several trainings is better, and their weights have one."""
-    return recipe.select == "best" and recipe.dev == "given" and (recipe.adapter is None or recipe.adapter.save == "merged")

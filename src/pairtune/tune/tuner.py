@@ -26,7 +26,7 @@ from pairtune.runs.settings import write_toml
 from pairtune.tune.ledger import Ledger, list_searches
 from pairtune.tune.plan import Budget
 from pairtune.tune.race import race
-from pairtune.tune.rules import can_average, choose
+from pairtune.tune.rules import choose
 from pairtune.tune.space import describe_changes
 from pairtune.tune.tried import TUNING, Tuning, read_tuning
 from pairtune.tune.worker import encoder_name
@@ -97,7 +97,7 @@ def check_limits(minutes: float | None, most_trainings: int | None, jobs: int) -
 def choose_start(task: Task, start: Recipe | None, reasons: Sequence[str], encoder: str | None) -> tuple[Recipe, tuple[str, ...]]:
     """The candidate that all others have to beat, and why it is the one."""
     if start is None:
-        choice = choose(without_test(task), ["average_of=1"])
+        choice = choose(without_test(task))
         start, reasons = choice.recipe, choice.reasons
     why = tuple(reasons) or (f"starting from {start.name}",)
     return start.model_copy(update={"encoder": encoder or start.encoder, "dev": "given"}), why
@@ -139,6 +139,11 @@ def finish(task: Task, folder: Path, tuning: Tuning) -> Tuned:
         say(f"chosen after {tuning.trainings} trainings: {describe_changes(winner.changes)} ({gain}); now training it")
     runs = train(recipe, out=folder, task=task, resume=True, average_with=others)
     return Tuned(folder, tuning, runs[0])
+
+
+def can_average(recipe: Recipe) -> bool:
+    """Whether dev can say if the mean of several trainings is better, and their weights have one."""
+    return recipe.select == "best" and recipe.dev == "given" and (recipe.adapter is None or recipe.adapter.save == "merged")
 
 
 def last_recipe(task: Task, tuning: Tuning) -> Recipe:
