@@ -4,8 +4,8 @@ python -m benchmarks.own_data [--case stsb --case cqa-b] [--encoder minilm] [--s
 python -m benchmarks.own_data --system default --system pearson --system CoSENTLoss
 python -m benchmarks.own_data --rule own/answers --system pearson-half --minutes 8
 
-Needs the datasets (PAIRTUNE_DATA). A run that is in lab/results/own is not made again; `python -m lab own` shows them all. What
-cannot be trained is said, and does not stop the others.
+Needs the datasets (PAIRTUNE_DATA), and for four cases the lists of Debian's packages. A run that is in lab/results/own is not made
+again; `python -m lab own` shows them all. What cannot be trained is said, and does not stop the others.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main(
     asked = [
         Training(name, what, encoder, seed, precision, tune)
         for seed in numbers
-        for name in case or CASES
+        for name in case or [name for name in CASES if can_load(name)]
         if not rule or choose(load_case(name)).recipe.name == rule
         for what in systems_of(name, wanted)
     ]
@@ -91,6 +91,16 @@ def main(
             run = done.result()
             add_runs([run], encoder, results)
             say(f"{number} of {len(missing)}: {run.case}, {run.name}, seed {run.seed}: {run.metric} {run.after['test']:.4f}")
+
+
+def can_load(case: str) -> bool:
+    """Whether the data of a case is here; if not, what to do for it is said."""
+    try:
+        load_case(case)
+    except UserError as problem:
+        say(f"{case} is left out: {problem}")
+        return False
+    return True
 
 
 def check_systems(names: Iterable[str]) -> None:

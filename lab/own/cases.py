@@ -1,4 +1,4 @@
-"""Cases of a user's own data: the paper's datasets and `stdlib`, as they are and in other guises."""
+"""Cases of a user's own data: the paper's datasets and `stdlib`, as they are and in other guises, and files of other texts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 
+from lab.own.packages import PACKAGES, read_case
 from pairtune import PairSet, Task, load_task
 from pairtune.data.negatives import fill_queries
 from pairtune.data.pairs import Kind
@@ -34,7 +35,7 @@ class Case:
 def load_case(name: str) -> Task:
     """The case as a task: so many training pairs at most, and HELD_OUT for dev and for test."""
     case = CASES[name]
-    task = case.make(load_task(case.dataset))
+    task = read_case(name) if case.dataset == PACKAGES else case.make(load_task(case.dataset))
     cut = {
         part: cut_by_query(task.split(part), most) for part, most in (("train", case.most), ("dev", HELD_OUT), ("test", HELD_OUT))
     }
@@ -132,4 +133,8 @@ CASES = {
     "cqa-b-one": Case("cqa-b", one_answer),
     "stdlib-answers": Case("stdlib", one_answer),
     "stdlib-small": Case("stdlib", as_it_is, SMALL),
+    "packages-search": Case(PACKAGES, as_it_is),
+    "packages-grades": Case(PACKAGES, as_it_is),
+    "packages-yes-no": Case(PACKAGES, as_it_is),
+    "packages-answers": Case(PACKAGES, as_it_is),
 }

@@ -11,7 +11,7 @@ SHIPPED = {  # rule → the candidate that became its recipe
     "own/positives": "bsc-ex-t02",
     "own/grades": "cp.1-ex",
     "own/answers": "pc.1-q-half",
-    "own/labelled": "cc.1-uni",
+    "own/labelled": "pc.1-uni",
 }
 ENCODERS = {"minilm": "all-MiniLM-L6-v2", "mpnet": "all-mpnet-base-v2"}
 

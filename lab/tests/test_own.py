@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from lab.own.cases import CASES, cut_by_query, load_case
 from lab.own.choice import best_on_dev, leave_out
+from lab.own.packages import Package, answers, grades, same_section
 from lab.own.page import SHIPPED, left_out_table, make_page, own_table, plain_table, shipped, tuned_table
 from lab.own.records import RESULTS, OwnRun, add_runs, read_own_runs
 from lab.own.stock import STOCK, stock_losses
 
-from pairtune import PairSet, read_recipe
+from pairtune import PairSet, UserError, read_recipe
 from pairtune.tune.rules import RULES, choose
 
 
@@ -117,3 +120,51 @@ def test_the_rules_and_the_stock_losses_take_a_case_as_a_users_file(case, real_d
     assert choose(task).recipe.name == {"stsb-yes-no": "own/labelled", "cqa-b-search": "own/positives"}[case]
     assert set(stock_losses(task)) <= set(STOCK)
     assert not set(task.train.left) & set(task.test.left) or case == "stsb-yes-no"
+
+
+def made_packages(count):
+    """Packages of two sections, with tags that some of them share."""
+    return [
+        Package(
+            ("net", "games")[row % 2], f"summary {row}", f"description {row}", frozenset({f"use::{row % 3}", f"game::{row % 5}"})
+        )
+        for row in range(count)
+    ]
+
+
+def test_grades_of_packages_are_the_share_of_tags_in_common():
+    by_summary = {one.summary: one for one in made_packages(60)}
+    found = list(grades(made_packages(60), 30, random.Random(1)))
+    assert len(found) == 30 and len({grade for *_, grade in found}) > 1
+    for first, second, grade in found:
+        one, other = by_summary[first].tags, by_summary[second].tags
+        assert first != second and grade == round(5 * sum(tag in other for tag in one) / len(set(one) | set(other)), 1)
+
+
+def test_packages_are_paired_within_and_across_sections():
+    section = {one.text: one.section for one in made_packages(80)}
+    found = list(same_section(made_packages(80), 40, random.Random(1)))
+    assert {same for *_, same in found} == {"yes", "no"}
+    assert all((section[one] == section[other]) == (same == "yes") and one != other for one, other, same in found)
+
+
+def test_a_description_has_its_own_summary_among_eight_of_its_section():
+    packages = made_packages(60)
+    owner, section = {one.text: one.summary for one in packages}, {one.summary: one.section for one in packages}
+    found = list(answers(packages, 5, random.Random(1)))
+    for begin in range(0, 40, 8):
+        shown = found[begin : begin + 8]
+        assert len({text for text, *_ in shown}) == 1 and len({summary for _, summary, _ in shown}) == 8
+        assert [summary for text, summary, right in shown if right] == [owner[shown[0][0]]]
+        assert len({section[summary] for _, summary, _ in shown}) == 1
+
+
+@pytest.mark.parametrize(("case", "recipe"), [("packages-search", "own/positives"), ("packages-yes-no", "own/labelled")])
+def test_files_of_packages_are_read_as_a_users(case, recipe):
+    try:
+        task = load_case(case)
+    except UserError as problem:
+        assert "apt-get update -o Acquire::Languages=en" in str(problem)
+        pytest.skip(str(problem))
+    assert choose(task).recipe.name == recipe
+    assert not set(task.train.left) & set(task.test.left)

@@ -58,8 +58,7 @@ def _in_a_table(plain: list[str]) -> list[str]:
 
 
 def _known_keys(where: list[str]) -> list[str]:
-    from pairtune.runs.recipe import ALL_TABLES, Recipe  # which explains its mistakes with this
-    from pairtune.runs.sources import Source
+    from pairtune.runs.recipe import ALL_TABLES, Recipe, Source  # which explains its mistakes with this
 
     if where and where[0] == "sources":
         return list(Source.model_fields)

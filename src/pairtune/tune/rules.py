@@ -53,7 +53,8 @@ RULES = (
         "pairs labelled yes or no",
         lambda data: True,
         "own/labelled",
-        "CoSENT (a positive pair should score above a negative one), plus 10 % batch softmax, in random batches",
+        "Pearson correlation with the labels and CoSENT (a positive pair should score above a negative one), plus 10 % batch "
+        "softmax, in random batches",
     ),
 )
 
