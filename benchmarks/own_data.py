@@ -4,8 +4,8 @@ python -m benchmarks.own_data [--case stsb --case cqa-b] [--encoder minilm] [--s
 python -m benchmarks.own_data --system default --system pearson --system CoSENTLoss
 python -m benchmarks.own_data --rule own/answers --system pearson-half --minutes 8
 
-Needs the datasets (PAIRTUNE_DATA), and for four cases the lists of Debian's packages. A run that is in lab/results/own is not made
-again; `python -m lab own` shows them all. What cannot be trained is said, and does not stop the others.
+Needs the datasets (PAIRTUNE_DATA), and for four cases the lists of Debian's packages. A run that is in lab/results/own is not
+made again; `python -m lab own` shows them all. What cannot be trained is said, and does not stop the others.
 """
 
 from __future__ import annotations

@@ -81,10 +81,15 @@ def read_case(name: str) -> Task:
         return read_pairs(**paths, left=left, right=right, label=label[0] if label else None)
 
 
+def has_lists() -> bool:
+    """Whether this is a Debian with the lists of its packages, in English."""
+    return bool(shutil.which("apt-cache") and READER.exists() and list(LISTS.glob("*Translation-en*")))
+
+
 @cache
 def make_files() -> dict[str, dict[str, list[tuple[Any, ...]]]]:
     """The rows of each file of each split, the same ones on every machine with the same lists."""
-    if not shutil.which("apt-cache") or not READER.exists() or not list(LISTS.glob("*Translation-en*")):
+    if not has_lists():
         raise UserError("the lists of Debian's packages are not here: on Debian, run apt-get update -o Acquire::Languages=en")
     draw = random.Random(7)
     packages = list(read_packages())

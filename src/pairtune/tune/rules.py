@@ -1,6 +1,6 @@
 """Which recipe fits which data: a short table of rules, and why each was chosen.
 
-The rules come from runs on 21 cases of eight datasets; docs/choosing.md links to what they get on data that had no part in
+The rules come from runs on 25 cases of nine datasets; docs/choosing.md links to what they get on data that had no part in
 choosing them.
 """
 
