@@ -212,6 +212,21 @@ def test_several_files_of_data_are_all_scored(tmp_path, tiny_encoder):
     assert json.loads(call("evaluate", tiny_encoder, "--data", tmp_path / "*.csv", "--json"))["pairs"] == 18
 
 
+def test_whoever_scores_texts_hears_how_many_are_longer_than_the_model_reads(tmp_path, tiny_encoder):
+    long = "word " * 600
+    rows = [f"question {row},{long if row == 3 else f'answer {row}'},{row % 2}\n" for row in range(6)]
+    (tmp_path / "pairs.csv").write_text("left,right,label\n" + "".join(rows))
+    (tmp_path / "texts.txt").write_text(f"a text\n{long}\n")
+    for words, of in (
+        (["evaluate", tiny_encoder, "--data", tmp_path / "pairs.csv"], 12),
+        (["score", tiny_encoder, tmp_path / "pairs.csv"], 12),
+        (["search", tiny_encoder, tmp_path / "texts.txt", "a text"], 2),
+    ):
+        result = CliRunner().invoke(app, [*map(str, words)], catch_exceptions=False)
+        assert f"1 of {of} texts have more than 256 tokens and are cut (the longest has 602)" in result.stderr
+        assert "are cut" not in result.stdout
+
+
 def test_metrics_take_a_file_of_ones_own(tmp_path):
     (tmp_path / "p.csv").write_text("query,answer,relevance\n" + "".join(f"q{i // 2},a{i},{i % 2}\n" for i in range(40)))
     (tmp_path / "scores.txt").write_text("\n".join(str(i % 2) for i in range(40)))

@@ -29,6 +29,8 @@ from pairtune.errors import UserError
 from pairtune.progress import say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sentence_transformers import SentenceTransformer
 
     from pairtune.data.pairs import Task
@@ -94,6 +96,8 @@ def evaluate(
 
     encoder = load(model, quick)
     prompted = add_prompts(chosen, settle_prompts(encoder, left_prompt, right_prompt, alike=chosen.kind in ALIKE))
+    pairs = prompted.split(split)
+    say_cut(encoder, [*pairs.left, *pairs.right, *(pairs.corpus or ())])
     if quantize or dimension:
         print_sizes(prompted.metric, measure_sizes(encoder, prompted, split, dimension, quantize), as_json)
         return
@@ -206,6 +210,7 @@ def score(
 
     encoder = load(model, quick)
     prompts = settle_prompts(encoder, left_prompt, right_prompt)
+    say_cut(encoder, [*lefts, *rights])
     values = [round(float(value), 6) for value in score_pairs(encoder, prompts.of_left(lefts), prompts.of_right(rights))]
     print(json.dumps({"scores": values}) if as_json else "\n".join(f"{value:.6f}" for value in values))
 
@@ -233,6 +238,7 @@ def search(
     from pairtune.encoders.index import open_index  # after the texts: a mistake in them is said at once
 
     encoder = load(model, quick, dimension)
+    say_cut(encoder, texts)
     index = open_index(encoder, texts, beside=corpus, prompts=settle_prompts(encoder, left_prompt, right_prompt))
     for text in [query] if query is not None else ask("search: "):
         refuse_broken(query=text)
@@ -252,6 +258,14 @@ def load(model: str, quick: bool, dimension: int | None = None) -> SentenceTrans
     from pairtune.encoders.export import quicken
 
     return quicken(load_encoder(model, device="cpu", dimension=dimension))
+
+
+def say_cut(encoder: SentenceTransformer, texts: Sequence[str]) -> None:
+    """How many of the texts are longer than the model reads, if any is."""
+    from pairtune.encoders.embedding import describe_cut
+
+    if found := describe_cut(encoder, texts):
+        say(found)
 
 
 def ask(prompt: str) -> Any:
