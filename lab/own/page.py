@@ -188,9 +188,9 @@ answer among ten texts. `stsb-high` has the upper part of the scale. `small` has
 * **Time**: training steps only, as a ratio, on one H200 that up to 15 trainings shared. Not all runs shared it with the same
   others: read the ratios as rough ones. Marks do not change the time, so that of the runs without them is shown.
 * **`packages`**, the descriptions of Debian's packages, came last, when all recipes were there: files of 600 to 800 training
-  pairs that no recipe was designed on. On `packages-yes-no` the default of that day, CoSENT with 10 % BSC (`cc.1-uni`), was far
-  behind a squared error. So `own/labelled` has Pearson beside CoSENT since: read that line with it in mind. These runs are of a
-  CPU in bf16, two at a time; stock losses with one seed.
+  pairs that no recipe was designed on. On `packages-yes-no` the recipe of that day, CoSENT with 10 % BSC (`cc.1-uni`), was behind
+  Pearson and behind the stock squared error on dev. So `own/labelled` has Pearson beside CoSENT since: read that line with it in
+  mind. These runs are of a CPU in bf16, two at a time; stock losses with one seed, mined negatives were not run.
 * **Epoch 0**, the encoder as it came, is a candidate for pairtune. Most runs are older than that rule: it was applied to
   their dev scores afterwards."""
 
