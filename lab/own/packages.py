@@ -56,7 +56,6 @@ TOPICS = frozenset(  # facets of tags that say what a package is about, and not 
 )
 NO_TOPIC = ("libs", "libdevel", "oldlibs", "misc", "devel", "utils")  # sections
 CHARACTERS = 160  # of a description, where its first ones are enough
-Rows = Iterable[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
