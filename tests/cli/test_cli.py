@@ -237,8 +237,10 @@ def test_metrics_take_a_file_of_ones_own(tmp_path):
 def test_inspect_looks_at_ones_own_pairs_without_a_recipe(tmp_path, tiny_encoder):
     path = tmp_path / "mine.csv"
     path.write_text("left,right\n" + "".join(f"question {word},answer {word}\n" for word in range(60)))
-    words = ["--set", f'encoder="{tiny_encoder}"']
+    words = ["--model", tiny_encoder]
     said = call("inspect", "--data", path, *words, env={"COLUMNS": "200"})
+    summary = json.loads(call("inspect", "--data", path, *words, "--no-trial", "--json"))
+    assert (summary["recipe"], summary["encoder"]) == ("own/positives", tiny_encoder)
     assert "own/positives: 48 pairs in batches of" in said
     for finding in ("every pair is positive", "0 pairs of test are in train too", "tokens (95 %", "to train here"):
         assert finding in said

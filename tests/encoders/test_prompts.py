@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from pairtune.encoders.prompts import MARKS, Prompts, Sides, choose_prompts, own
 from pairtune.errors import UserError
 from pairtune.runs.recipe import make_recipe, read_recipe
 from pairtune.runs.settings import to_toml
+from pairtune.serve.matcher import Question, load_matcher
 from pairtune.training import run
 from small import WORDS, small_recipe
 
@@ -75,6 +77,28 @@ def test_evaluate_scores_with_the_prompts(tmp_path, asking_encoder):
     assert json.loads(call(*words).stdout)["Pearson"] == pytest.approx(expected, abs=1e-4), "alike: both are queries"
     other = json.loads(call(*words, "--left-prompt", "query: ", "--right-prompt", "passage: ").stdout)["Pearson"]
     assert other == pytest.approx(np.corrcoef(cosines(model, QUERIES, ANSWERS), labels)[0, 1], abs=1e-4)
+
+
+def test_serving_reads_texts_with_the_prompts_that_are_given(tmp_path, asking_encoder, tiny_encoder):
+    (tmp_path / "corpus.txt").write_text("\n".join(ANSWERS))
+    given = {"left": "ask: ", "right": "say: "}
+    matcher = load_matcher(asking_encoder, tmp_path / "corpus.txt", original=tiny_encoder, prompts=given)
+    (answer,) = matcher.answer([Question((QUERIES[3], ANSWERS[2]), top=12)])
+    for side in matcher.sides:  # both encoders, whatever their own prompts are
+        asked = side.model.encode(["ask: " + QUERIES[3]], normalize_embeddings=True)[0]
+        expected = side.model.encode(["say: " + text for text in ANSWERS], normalize_embeddings=True) @ asked
+        found = {text: score for score, text in answer.matches[side.name]}
+        np.testing.assert_allclose([found[text] for text in ANSWERS], expected, atol=1e-5)
+        left, right = answer.vectors[side.name]
+        assert float(left @ right) == pytest.approx(expected[2], abs=1e-5)
+
+
+def test_the_command_that_serves_hands_over_the_prompts(monkeypatch, asking_encoder):
+    seen = []
+    monkeypatch.setattr("pairtune.serve.server.load_matcher", lambda *given: seen.append(given) or sys.exit(0))
+    CliRunner().invoke(app, ["serve", asking_encoder, "--port", "0", "--left-prompt", "ask: "])
+    CliRunner().invoke(app, ["serve", asking_encoder, "--port", "0"])
+    assert [given[-1] for given in seen] == [{"left": "ask: ", "right": ""}, {}]
 
 
 @pytest.mark.parametrize(("labels", "right"), [((0, 1), "query: "), ((1, 1), "passage: ")])

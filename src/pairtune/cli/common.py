@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -15,10 +15,12 @@ from pairtune.errors import UserError
 from pairtune.progress import count_processes, printable, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sentence_transformers import SentenceTransformer
 
     from pairtune.data.pairs import Task
-    from pairtune.encoders.prompts import Prompts
+    from pairtune.encoders.prompts import AskedPrompts, Prompts
 
 app = typer.Typer(
     help="Fine-tune sentence encoders to score pairs of texts.",
@@ -69,10 +71,17 @@ def share_cores() -> None:
         os.environ["GOMP_SPINCOUNT"] = "1000"
 
 
+EncoderName = Annotated[str | None, typer.Option("--model", help="Encoder: minilm, mpnet, a folder, or a name on the hub.")]
+
 Dimension = Annotated[
     int | None,
     typer.Option("--dimension", help="Use only the first numbers of each embedding, this many.", min=1),
 ]
+
+
+def set_encoder(settings: Sequence[str] | None, model: str | None) -> list[str]:
+    """The settings that were given, and the encoder of --model as one more."""
+    return [*(settings or ()), *([f"encoder={json.dumps(model, ensure_ascii=False)}"] if model else ())]
 
 
 def say_notes(task: Task | None) -> None:
@@ -88,13 +97,17 @@ def settle_prompts(
     """The prompts that were given by hand, or the model's own, which are said."""
     from pairtune.encoders.prompts import choose_prompts, keep_prompts
 
-    refuse_broken(left_prompt=left, right_prompt=right)
-    given: dict[Literal["left", "right"], str] = {"left": left or "", "right": right or ""}
-    prompts = choose_prompts(model, {} if left is None and right is None else given, alike=alike)
+    prompts = choose_prompts(model, asked_prompts(left, right), alike=alike)
     if prompts:
         keep_prompts(model, prompts)
         say(str(prompts))
     return prompts
+
+
+def asked_prompts(left: str | None, right: str | None) -> AskedPrompts:
+    """The prompts that were given by hand, by side; nothing if there were none."""
+    refuse_broken(left_prompt=left, right_prompt=right)
+    return {} if left is None and right is None else {"left": left or "", "right": right or ""}
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pairtune.cli.common import (
+    EncoderName,
     JsonFlag,
     app,
     choose_task,
     parse_seeds,
     say_notes,
     screen,
+    set_encoder,
     stop,
 )
 from pairtune.cli.options import OwnData, takes_data
@@ -48,7 +50,7 @@ def train(
         typer.Argument(help="A .toml file or a shipped recipe such as own/positives; default with --data: chosen for you."),
     ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a setting: loss.temperature=0.05")] = None,
-    model: Annotated[str | None, typer.Option(help="Encoder: minilm, mpnet, a folder, or a name on the hub.")] = None,
+    model: EncoderName = None,
     seeds: Annotated[str | None, typer.Option(help="Train once for each seed, separated by commas: 1,2,3")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the run; default: runs/<recipe>, with --data runs/<name of the file>.")
@@ -61,7 +63,7 @@ def train(
     """Train on your pairs (--data), or train a recipe, and keep the model that is best on dev."""
     from pairtune import training
 
-    overrides = [*(settings or ()), *([f"encoder={json.dumps(model, ensure_ascii=False)}"] if model else ())]
+    overrides = set_encoder(settings, model)
     overrides += [f"seeds={parse_seeds(seeds)}"] if seeds is not None else []
     folder: Path | None = None
     try:
@@ -223,7 +225,7 @@ def tune(
     ] = 30,
     trainings: Annotated[int | None, typer.Option(help="Stop the search after this many trainings.")] = None,
     jobs: Annotated[int, typer.Option(help="Trainings at the same time, on one GPU or CPU.")] = 1,
-    model: Annotated[str | None, typer.Option(help="Encoder: minilm, mpnet, a folder, or a name on the hub.")] = None,
+    model: EncoderName = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the search; default: runs/<name of the data>-tuned.")] = None,
     storage: Annotated[
         str | None, typer.Option(help="File or database URL that several machines share; default: a file in the folder.")

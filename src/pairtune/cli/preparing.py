@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pairtune.cli.common import JsonFlag, LeftPrompt, RightPrompt, app, choose_task, say_notes, screen, settle_prompts, show
+from pairtune.cli.common import (
+    EncoderName,
+    JsonFlag,
+    LeftPrompt,
+    RightPrompt,
+    app,
+    choose_task,
+    say_notes,
+    screen,
+    set_encoder,
+    settle_prompts,
+    show,
+)
 from pairtune.cli.learning import make_choice
 from pairtune.cli.options import OwnData, takes_data
 from pairtune.errors import UserError
@@ -34,6 +46,7 @@ def inspect(
         typer.Argument(help="A .toml file or a shipped recipe such as own/positives; default with --data: chosen for you."),
     ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a setting: order.group=4")] = None,
+    model: EncoderName = None,
     pairs: Annotated[int, typer.Option(help="Encode this many training pairs; 0: all.")] = 5000,
     trial: Annotated[
         bool, typer.Option("--trial/--no-trial", help="With --data: train for a few seconds to estimate the training time.")
@@ -43,7 +56,7 @@ def inspect(
 ) -> None:
     """Show what is in your pairs, and how hard the batches of each order are, before you train."""
     mine = own.read()
-    choice = make_choice(recipe, mine, settings or (), "inspect")
+    choice = make_choice(recipe, mine, set_encoder(settings, model), "inspect")
     if choice.recipe.sources:
         inspect_sources(choice.recipe, pairs, as_json)
         return
@@ -54,7 +67,8 @@ def inspect(
     found, seen = find_oddities(task), inspect_recipe(choice.recipe, task, pairs)
     seconds = estimate_seconds(task, choice.recipe) if mine and trial else None
     if as_json:
-        print(json.dumps(summarize_data(found, seen, seconds)))
+        named = {"recipe": choice.recipe.name, "encoder": choice.recipe.encoder}
+        print(json.dumps({**named, **summarize_data(found, seen, seconds)}))
     else:
         show_inspected(task, choice, found, seen, seconds)
 

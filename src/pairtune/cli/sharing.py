@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pairtune.cli.common import Dimension, JsonFlag, app, print_scores
+from pairtune.cli.common import Dimension, JsonFlag, LeftPrompt, RightPrompt, app, asked_prompts, print_scores
 from pairtune.errors import UserError
 
 
@@ -44,6 +44,8 @@ def serve(
         str | None, typer.Option(help="Column of the texts, if the corpus is a table; usual names are recognized.")
     ] = None,
     original: Annotated[str | None, typer.Option(help="Encoder to compare with; default: the one it was tuned from.")] = None,
+    left_prompt: LeftPrompt = None,
+    right_prompt: RightPrompt = None,
     dimension: Dimension = None,
     host: Annotated[str, typer.Option(help="Address to listen on; any but this machine needs --token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0: any free one.")] = 8000,
@@ -54,7 +56,8 @@ def serve(
 
     if column is not None and corpus is None:
         raise UserError(f"--column {column} is a column of --corpus, and there is none: give both or neither")
-    own: Any = {"corpus": corpus, "column": column, "original": original, "dimension": dimension}
+    prompts = asked_prompts(left_prompt, right_prompt)
+    own: Any = {"corpus": corpus, "column": column, "original": original, "dimension": dimension, "prompts": prompts}
     serve_model(model, **own, host=host, port=port, token=token)
 
 

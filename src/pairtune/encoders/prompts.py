@@ -11,6 +11,8 @@ from pairtune.errors import UserError
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+AskedPrompts = Mapping[Literal["left", "right"], str]  # what a user gave, by side; empty: the model's own
+
 QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")  # the first that is not empty
 
 
@@ -53,7 +55,7 @@ def own_prompts(model: SentenceTransformer, *, alike: bool = False) -> Prompts:
     return Prompts(left, left if alike and Prompts(left, right) != MARKS else right)
 
 
-def choose_prompts(model: SentenceTransformer, asked: Mapping[Literal["left", "right"], str], *, alike: bool = False) -> Prompts:
+def choose_prompts(model: SentenceTransformer, asked: AskedPrompts, *, alike: bool = False) -> Prompts:
     """The prompts that were asked for, by side; without any, the model's own.
 
     Refused for a model that leaves the prompt out of its pooling: here a prompt is part of the text.
@@ -74,9 +76,7 @@ class Sides:
     mark: an encoder that has none, and that nobody gave any, is trained with MARKS, unless both sides are `alike`.
     """
 
-    def __init__(
-        self, model: SentenceTransformer, asked: Mapping[Literal["left", "right"], str], *, alike: bool, mark: bool
-    ) -> None:
+    def __init__(self, model: SentenceTransformer, asked: AskedPrompts, *, alike: bool, mark: bool) -> None:
         self.model, self.came_with = model, (dict(model.prompts), model.default_prompt_name)
         self.own = choose_prompts(model, asked, alike=alike)
         marked = mark and not alike and not asked and not self.own

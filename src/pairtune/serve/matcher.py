@@ -18,7 +18,7 @@ import torch
 from pairtune.data.own_tables import read_texts
 from pairtune.encoders.index import Index, open_index
 from pairtune.encoders.loading import load_encoder
-from pairtune.encoders.prompts import NO_PROMPTS, Prompts, choose_prompts, keep_prompts
+from pairtune.encoders.prompts import NO_PROMPTS, AskedPrompts, Prompts, choose_prompts, keep_prompts
 from pairtune.errors import UserError
 from pairtune.progress import say
 
@@ -113,10 +113,11 @@ def load_matcher(
     column: str | None = None,
     original: str | None = None,
     dimension: int | None = None,
+    prompts: AskedPrompts | None = None,
 ) -> Matcher:
     """Load the encoders and open their indexes, which are kept beside the corpus, one folder each.
 
-    dimension: of the embeddings of both; None: all.
+    dimension: of the embeddings of both; None: all. prompts: of both; None: each has its own.
     """
     texts = None if corpus is None else read_texts(corpus, column)
     loaded = {"tuned": (model, load_encoder(model, dimension=dimension))}
@@ -127,12 +128,20 @@ def load_matcher(
             loaded["original"] = (found, load_encoder(found, dimension=dimension))
         except UserError as problem:
             say(f"the encoder that {model} came from is not shown: {problem}; --original names one")
-    sides = tuple(_prepare(name, encoder, loaded_model, texts, corpus) for name, (encoder, loaded_model) in loaded.items())
+    asked: AskedPrompts = prompts or {}
+    sides = tuple(_prepare(name, *encoder, texts, corpus, asked) for name, encoder in loaded.items())
     return Matcher(sides, None if corpus is None else corpus.name)
 
 
-def _prepare(name: str, encoder: str, model: SentenceTransformer, texts: Sequence[str] | None, corpus: Path | None) -> Served:
-    prompts = choose_prompts(model, {})
+def _prepare(
+    name: str,
+    encoder: str,
+    model: SentenceTransformer,
+    texts: Sequence[str] | None,
+    corpus: Path | None,
+    asked: AskedPrompts,
+) -> Served:
+    prompts = choose_prompts(model, asked)
     if prompts:
         keep_prompts(model, prompts)
         say(f"{encoder}: {prompts}")

@@ -7,6 +7,7 @@ import ipaddress
 import socket
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -16,6 +17,9 @@ from pairtune.progress import say
 from pairtune.serve.app import make_app
 from pairtune.serve.matcher import Matcher, load_matcher
 from pairtune.serve.requests import BODY_SECONDS
+
+if TYPE_CHECKING:
+    from pairtune.encoders.prompts import AskedPrompts
 
 SILENT_SECONDS = 15.0  # a connection that has not sent a whole header by then is closed
 SHORTEST_TOKEN = 8
@@ -30,6 +34,7 @@ def run_server(
     column: str | None,
     original: str | None,
     dimension: int | None,
+    prompts: AskedPrompts | None,
     host: str,
     port: int,
     token: str | None,
@@ -37,7 +42,7 @@ def run_server(
     """Listen, load, and answer until Ctrl-C; what is wrong with the address is said before the corpus is encoded."""
     check_exposure(host, token)
     with open_socket(host, port) as listener:
-        matcher = load_matcher(model, corpus, column, original, dimension)
+        matcher = load_matcher(model, corpus, column, original, dimension, prompts)
         listener.listen(BACKLOG)  # whoever reads the next line may come at once
         where = f"[{host}]" if ":" in host else host
         say(f"http://{where}:{listener.getsockname()[1]}/ is ready; /docs describes the API; Ctrl-C stops it")
