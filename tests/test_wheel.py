@@ -28,3 +28,12 @@ def test_the_wheel_has_no_record_and_no_word_of_the_lab():
         assert path.suffix != ".jsonl", path
         if path.suffix in {".py", ".html", ".toml", ".md"}:
             assert not re.search(r"\blab\b", path.read_text(encoding="utf-8")), path
+
+
+TRITON_OF_TORCH = {"2.13.0": "3.7.1"}  # what the wheels of PyPI for Linux ask for; builds for CPUs alone do not say it
+
+
+def test_the_constraints_have_the_triton_that_torch_asks_for():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = dict(line.split("==") for line in lines if "==" in line)
+    assert pinned["triton"] == TRITON_OF_TORCH[pinned["torch"]], "or pip cannot install them on Linux"
