@@ -3,9 +3,10 @@
 python -m benchmarks.own_data [--case stsb --case cqa-b] [--encoder minilm] [--seeds 1,2] [--jobs 4] [--tune 40]
 python -m benchmarks.own_data --system default --system pearson --system CoSENTLoss
 python -m benchmarks.own_data --rule own/answers --system pearson-half --minutes 8
+python -m benchmarks.own_data --thirds --system default --system pl.1-q-half   # cross-validation over train and dev
 
-Needs the datasets (PAIRTUNE_DATA), and for four cases the lists of Debian's packages. A run that is in lab/results/own is not
-made again; `python -m lab own` shows them all. What cannot be trained is said, and does not stop the others.
+Needs the datasets (PAIRTUNE_DATA), for some cases texts of Debian (lab/own/packages.py, lab/own/senses.py). A run that is in
+lab/results/own is not made again; `python -m lab own` shows them all. What cannot be trained is said and does not stop the rest.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from typing import Annotated
 import typer
 from lab.own.candidates import CANDIDATES, recipe_of
 from lab.own.cases import CASES, load_case
+from lab.own.page import SHIPPED
 from lab.own.records import RESULTS, OwnRun, add_runs, read_own_runs
 from lab.own.stock import STOCK, stock_losses, train_stock
+from lab.own.thirds import THIRDS, hold_out
 
 from pairtune import Run, Task, UserError
 from pairtune.data.pairs import ALIKE
@@ -35,7 +38,10 @@ DEFAULT, TUNED = "default", "tune"
 
 @dataclass(frozen=True)
 class Training:
-    """One of a case: the default, `tune` with so many trainings of folds, a candidate or a stock loss by its name."""
+    """One of a case: `tune` with so many trainings of folds, a candidate (the default is one) or a stock loss by its name.
+
+    thirds: the seed is the third of train and dev that is held out.
+    """
 
     case: str
     name: str
@@ -43,6 +49,7 @@ class Training:
     seed: int
     precision: str
     trainings: int = 0
+    thirds: bool = False
 
 
 def main(
@@ -55,6 +62,7 @@ def main(
     system: Annotated[list[str] | None, typer.Option(help="default, stock, a stock loss or a candidate.")] = None,
     rule: Annotated[str, typer.Option(help="Only cases that this recipe is chosen for, such as own/answers.")] = "",
     minutes: Annotated[float, typer.Option(help="Begin no training after so many minutes; 0: make all.")] = 0.0,
+    thirds: Annotated[bool, typer.Option("--thirds", help="Hold out thirds of train and dev, in place of seeds.")] = False,
     results: Annotated[Path, typer.Option(help="Folder of the records.")] = RESULTS,
 ) -> None:
     """Train what has no record yet, and append it."""
@@ -62,17 +70,18 @@ def main(
     unknown = set(case or ()) - set(CASES)
     if unknown:
         raise UserError(f"unknown case {', '.join(sorted(unknown))}; known: {', '.join(CASES)}")
-    numbers = [int(seed) for seed in seeds.split(",")]
+    numbers = [*THIRDS] if thirds else [int(seed) for seed in seeds.split(",")]
+    file = f"{encoder}-thirds" if thirds else encoder
     wanted = [*(system or (DEFAULT, "stock")), *([TUNED] if tune else [])]
     check_systems(wanted)
     asked = [
-        Training(name, what, encoder, seed, precision, tune)
+        Training(name, what, encoder, seed, precision, tune, thirds)
         for seed in numbers
         for name in case or [name for name in CASES if can_load(name)]
         if not rule or choose(load_case(name)).recipe.name == rule
         for what in systems_of(name, wanted)
     ]
-    known = {(run.case, run.name, run.seed) for run in read_own_runs(encoder, results)}
+    known = {(run.case, run.name, run.seed) for run in read_own_runs(file, results)}
     missing = [one for one in asked if (one.case, one.name, one.seed) not in known]
     say(f"{len(missing)} of {len(asked)} trainings to make")
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
@@ -89,7 +98,7 @@ def main(
                 say(f"{number} of {len(missing)}: {one.case}, {one.name}, seed {one.seed} failed: {problem}")
                 continue
             run = done.result()
-            add_runs([run], encoder, results)
+            add_runs([run], file, results)
             say(f"{number} of {len(missing)}: {run.case}, {run.name}, seed {run.seed}: {run.metric} {run.after['test']:.4f}")
 
 
@@ -113,8 +122,8 @@ def check_systems(names: Iterable[str]) -> None:
 def systems_of(case: str, names: Iterable[str]) -> list[str]:
     """What is trained on a case: of the stock losses those that its labels allow, of the candidates those that fit its kind."""
     task = load_case(case)
-    stock = stock_losses(task)
-    found = [one for name in names for one in (stock if name == "stock" else [name])]
+    stock, default = stock_losses(task), SHIPPED[choose(task).recipe.name]
+    found = [one for name in names for one in (stock if name == "stock" else [default if name == DEFAULT else name])]
     fitting = [one for one in found if (one in stock if one in STOCK else one not in CANDIDATES or fits(one, task))]
     return list(dict.fromkeys(fitting))
 
@@ -126,14 +135,15 @@ def fits(candidate: str, task: Task) -> bool:
 
 def train_one(asked: Training) -> OwnRun:
     """Train, and keep what the tables need."""
-    task = load_case(asked.case)
+    whole = load_case(asked.case)
+    task = hold_out(whole, asked.seed) if asked.thirds else whole
     own = asked.name not in STOCK
     before, after, epochs, seconds, plain = train_own(task, asked) if own else train_other(task, asked)
     return OwnRun(
         case=asked.case,
         dataset=CASES[asked.case].dataset,
         metric=task.metric,
-        rule=choose(task).recipe.name,
+        rule=choose(whole).recipe.name,
         encoder=asked.encoder,
         system="pairtune" if own else "stock",
         name=asked.name,
@@ -151,7 +161,7 @@ Found = tuple[dict[str, float], dict[str, float], tuple[float, ...], float, dict
 
 
 def train_own(task: Task, asked: Training) -> Found:
-    """The default as `pairtune train --data` takes it, a candidate for it, or what `pairtune tune` finds."""
+    """A candidate, such as the default, or what `pairtune tune` finds from the default on."""
     from pairtune import load_encoder
     from pairtune.sbert.evaluator import evaluate_task
     from pairtune.training import run
@@ -162,7 +172,7 @@ def train_own(task: Task, asked: Training) -> Found:
     plain: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         if asked.name == TUNED:
-            record: Run = tune(task, out=Path(folder) / "tune", start=recipe, most_trainings=asked.trainings).run
+            record: Run = tune(task, out=Path(folder) / "tune", start=recipe, minutes=None, most_trainings=asked.trainings).run
         else:
             out, marked = Path(folder) / "run", recipe.mark_sides and task.kind not in ALIKE
             record = run(recipe, asked.seed, out=out, task=task, checkpoints=False, keep_model=marked)

@@ -47,6 +47,8 @@ CASES = {
         2, True, lambda model: ComboLoss(model, mix=0.3, normalize="l2-batch", learn_temperature=True, mini_batch_size=2)),
     "uneven, correlation": (
         5, True, lambda model: PearsonLoss(model)),
+    "uneven, a list in both processes": (
+        2, True, lambda model: ComboLoss(model, pointwise="pearson+listwise")),
 }  # fmt: skip
 
 

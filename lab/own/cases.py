@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
-from lab.own.packages import PACKAGES, read_case
-from pairtune import PairSet, Task, load_task
+from lab.own import packages, senses
+from pairtune import PairSet, Task, load_task, read_pairs
 from pairtune.data.negatives import fill_queries
 from pairtune.data.pairs import Kind
 from pairtune.data.splits import METRICS_OF_KIND
@@ -17,6 +20,8 @@ from pairtune.data.splits import METRICS_OF_KIND
 TRAIN, HELD_OUT = 5000, 3000  # pairs at most: what a user has, and what a comparison needs
 SMALL = 500  # pairs of a user who has few
 POOL = 10  # right texts for each query where a search engine gathered them
+
+MADE = {name: maker for maker in (packages, senses) for name in maker.HEADERS}  # cases that come as files, and what writes them
 
 
 @dataclass(frozen=True)
@@ -35,11 +40,24 @@ class Case:
 def load_case(name: str) -> Task:
     """The case as a task: so many training pairs at most, and HELD_OUT for dev and for test."""
     case = CASES[name]
-    task = read_case(name) if case.dataset == PACKAGES else case.make(load_task(case.dataset))
+    task = read_files(name) if name in MADE else case.make(load_task(case.dataset))
     cut = {
         part: cut_by_query(task.split(part), most) for part, most in (("train", case.most), ("dev", HELD_OUT), ("test", HELD_OUT))
     }
     return replace(task, name=name, extra={}, **cut)
+
+
+def read_files(name: str) -> Task:
+    """A case that comes as three files, as a user's are read."""
+    maker = MADE[name]
+    left, right, *label = maker.HEADERS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {split: Path(folder) / f"{split}.csv" for split in maker.SHARES}
+        for split, rows in maker.make_files().items():
+            with paths[split].open("w", newline="", encoding="utf-8") as file:
+                csv.writer(file).writerows([maker.HEADERS[name], *rows[name]])
+        files = {split: str(path) for split, path in paths.items()}
+        return read_pairs(**files, left=left, right=right, label=label[0] if label else None)
 
 
 def cut_by_query(pairs: PairSet, most: int) -> PairSet:
@@ -133,8 +151,5 @@ CASES = {
     "cqa-b-one": Case("cqa-b", one_answer),
     "stdlib-answers": Case("stdlib", one_answer),
     "stdlib-small": Case("stdlib", as_it_is, SMALL),
-    "packages-search": Case(PACKAGES, as_it_is),
-    "packages-grades": Case(PACKAGES, as_it_is),
-    "packages-yes-no": Case(PACKAGES, as_it_is),
-    "packages-answers": Case(PACKAGES, as_it_is),
+    **{name: Case(name.partition("-")[0], as_it_is) for name in MADE},
 }

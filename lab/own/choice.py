@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from lab.own.records import OwnRun, mean
 
 SEARCHED = ("tune", "default")  # what a user gets: no candidates
+TRIED = 5  # candidates that must have run on a case before it has a part in a choice
 Scores = dict[str, dict[str, list[float]]]  # candidate → case → what each seed gained on dev
 
 
@@ -28,8 +29,10 @@ class LeftOut:
 
 
 def leave_out(runs: Sequence[OwnRun], shipped: Callable[[OwnRun], str]) -> list[LeftOut]:
-    """A line for each case. shipped: the candidate that is the recipe of a case now."""
-    ours = [run for run in runs if run.system == "pairtune" and run.name not in SEARCHED]
+    """A line for each case on which enough candidates ran. shipped: the candidate that is the recipe of a case now."""
+    own = [run for run in runs if run.system == "pairtune" and run.name not in SEARCHED]
+    tried = {case: len({run.name for run in own if run.case == case}) for case in {run.case for run in own}}
+    ours = [run for run in own if tried[run.case] >= min(TRIED, max(tried.values()))]
     cases = list(dict.fromkeys(run.case for run in ours))
     return [found for case in cases if (found := leave_out_one(ours, case, shipped)) is not None]
 

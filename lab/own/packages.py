@@ -8,12 +8,10 @@ to a description. The packages of train, dev and test are different ones. On Deb
 
 from __future__ import annotations
 
-import csv
 import random
 import re
 import shutil
 import subprocess
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,16 +19,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pairtune import Task, UserError, read_pairs
+from pairtune import UserError
 
-PACKAGES = "packages"  # the name of the dataset
 LISTS, READER = Path("/var/lib/apt/lists"), Path("/usr/lib/apt/apt-helper")
 SHARES = {"train": (0.0, 0.6, 1.0), "dev": (0.6, 0.75, 0.4), "test": (0.75, 1.0, 1.0)}  # from, to, size of the files
 HEADERS: dict[str, tuple[str, ...]] = {
-    "search": ("query", "text"),
-    "grades": ("first", "second", "similarity"),
-    "yes-no": ("a", "b", "same"),
-    "answers": ("question", "answer", "right"),
+    "packages-search": ("query", "text"),
+    "packages-grades": ("first", "second", "similarity"),
+    "packages-yes-no": ("a", "b", "same"),
+    "packages-answers": ("question", "answer", "right"),
 }
 TOPICS = frozenset(  # facets of tags that say what a package is about, and not how it is built
     [
@@ -68,19 +65,7 @@ class Package:
     tags: frozenset[str]
 
 
-def read_case(name: str) -> Task:
-    """`packages-search` and so on, as `read_pairs` reads its files."""
-    kind = name.removeprefix("packages-")
-    left, right, *label = HEADERS[kind]
-    with tempfile.TemporaryDirectory() as folder:
-        for split, files in make_files().items():
-            with (Path(folder) / f"{split}.csv").open("w", newline="", encoding="utf-8") as file:
-                csv.writer(file).writerows([HEADERS[kind], *files[kind]])
-        paths = {split: str(Path(folder) / f"{split}.csv") for split in SHARES}
-        return read_pairs(**paths, left=left, right=right, label=label[0] if label else None)
-
-
-def has_lists() -> bool:
+def can_read() -> bool:
     """Whether this is a Debian with the lists of its packages, in English."""
     return bool(shutil.which("apt-cache") and READER.exists() and list(LISTS.glob("*Translation-en*")))
 
@@ -88,7 +73,7 @@ def has_lists() -> bool:
 @cache
 def make_files() -> dict[str, dict[str, list[tuple[Any, ...]]]]:
     """The rows of each file of each split, the same ones on every machine with the same lists."""
-    if not has_lists():
+    if not can_read():
         raise UserError("the lists of Debian's packages are not here: on Debian, run apt-get update -o Acquire::Languages=en")
     draw = random.Random(7)
     packages = list(read_packages())
@@ -97,10 +82,10 @@ def make_files() -> dict[str, dict[str, list[tuple[Any, ...]]]]:
     for split, (begin, end, size) in SHARES.items():
         part = packages[int(len(packages) * begin) : int(len(packages) * end)]
         found[split] = {
-            "search": [(one.summary, one.text) for one in part[: int(800 * size)]],
-            "grades": list(grades(part, int(800 * size), draw)),
-            "yes-no": list(same_section(part, int(600 * size), draw)),
-            "answers": list(answers(part, int(100 * size), draw)),
+            "packages-search": [(one.summary, one.text) for one in part[: int(800 * size)]],
+            "packages-grades": list(grades(part, int(800 * size), draw)),
+            "packages-yes-no": list(same_section(part, int(600 * size), draw)),
+            "packages-answers": list(answers(part, int(100 * size), draw)),
         }
     return found
 

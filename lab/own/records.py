@@ -17,6 +17,7 @@ class OwnRun(BaseModel):
     rule: the recipe that the rules choose for the case. name: a candidate, or a stock loss. settings: what the candidate sets.
     before, after: the metric on dev and test. epochs: the metric on dev after each.
     seconds: of the steps, without evaluation; None where they were not kept.
+    Where thirds of train and dev were held out, the seed is the third, and test says nothing.
     plain: the metric of a model that was trained with marked sides when texts are read without marks, as `encode` does.
     """
 

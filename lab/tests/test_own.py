@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 
 import pytest
+from lab.own import packages, senses
 from lab.own.cases import CASES, cut_by_query, load_case
 from lab.own.choice import best_on_dev, leave_out
-from lab.own.packages import Package, answers, grades, has_lists, same_section
+from lab.own.packages import Package, answers, grades, same_section
 from lab.own.page import SHIPPED, left_out_table, make_page, own_table, plain_table, shipped, tuned_table
 from lab.own.records import RESULTS, OwnRun, add_runs, read_own_runs
 from lab.own.stock import STOCK, stock_losses
+from lab.own.thirds import THIRDS, hold_out, thirds_table
 
-from pairtune import PairSet, UserError, read_recipe
+from pairtune import PairSet, Task, UserError, read_recipe
 from pairtune.tune.rules import RULES, choose
 
 
@@ -44,6 +46,16 @@ def test_a_rule_is_chosen_from_datasets_other_than_the_one_it_is_judged_on():
     assert leave_out(same, lambda run: "pearson") == []  # two guises of one dataset do not judge each other
 
 
+def test_a_case_on_which_few_candidates_ran_has_no_part_in_a_choice():
+    names = ["pearson", "mse", "cosent", "bsc", "triplet"]
+    runs = [run_of(case, name, 0.1 + 0.01 * place) for case in "ab" for place, name in enumerate(names)]
+    late = [run_of("late", "pearson", 0.9)]
+    assert [(one.case, one.chosen, one.of) for one in leave_out([*runs, *late], lambda run: "mse")] == [
+        ("a", "triplet", 1),
+        ("b", "triplet", 1),
+    ]
+
+
 def test_a_candidate_that_lacks_a_case_is_not_chosen():
     runs = [run_of("a", "lucky", 0.9), run_of("a", "mse", 0.1), run_of("b", "mse", 0.1)]
     assert best_on_dev(runs) == "mse"
@@ -51,7 +63,7 @@ def test_a_candidate_that_lacks_a_case_is_not_chosen():
 
 def test_the_table_has_the_best_stock_loss_on_test_and_the_mean_of_our_seeds():
     runs = [
-        run_of("a", "pc.1-q-half", 0.2, seed=1), run_of("a", "pc.1-q-half", 0.1, seed=2), run_of("a", "pc.1-q", 0.4),
+        run_of("a", "pl.1-q-half", 0.2, seed=1), run_of("a", "pl.1-q-half", 0.1, seed=2), run_of("a", "pc.1-q", 0.4),
         run_of("a", "CoSENTLoss", 0.3, test=0.1, system="stock"), run_of("a", "AnglELoss", 0.0, test=0.12, system="stock"),
     ]  # fmt: skip
     table = own_table("minilm", runs)
@@ -61,12 +73,12 @@ def test_the_table_has_the_best_stock_loss_on_test_and_the_mean_of_our_seeds():
 
 def test_what_a_search_found_stands_beside_the_default_and_the_best_stock_loss():
     runs = [
-        run_of("a", "pc.1-q-half", 0.2), run_of("a", "tune", 0.1, test=0.25),
+        run_of("a", "pl.1-q-half", 0.2), run_of("a", "tune", 0.1, test=0.25),
         run_of("a", "CoSENTLoss", 0.3, test=0.1, system="stock"), run_of("a", "AnglELoss", 0.0, test=0.12, system="stock"),
     ]  # fmt: skip
     assert "| `a` | MAP | 0.620 | 0.700 | 0.750 | +0.130 | +0.050 |" in tuned_table(runs)
-    both = [*runs, run_of("b", "pc.1-q-half", 0.2)]
-    assert [one.chosen for one in leave_out(both, shipped)] == ["pc.1-q-half"] * 2, "a search is no candidate"
+    both = [*runs, run_of("b", "pl.1-q-half", 0.2)]
+    assert [one.chosen for one in leave_out(both, shipped)] == ["pl.1-q-half"] * 2, "a search is no candidate"
 
 
 def test_marked_candidates_are_shown_as_encode_reads_them():
@@ -159,12 +171,78 @@ def test_a_description_has_its_own_summary_among_eight_of_its_section():
         assert len({section[summary] for _, summary, _ in shown}) == 1
 
 
-@pytest.mark.parametrize(("case", "recipe"), [("packages-search", "own/positives"), ("packages-yes-no", "own/labelled")])
-def test_files_of_packages_are_read_as_a_users(case, recipe):
-    if not has_lists():
-        with pytest.raises(UserError, match="apt-get update -o Acquire::Languages=en"):
+@pytest.mark.parametrize(
+    ("case", "recipe"),
+    [
+        ("packages-search", "own/positives"),
+        ("packages-yes-no", "own/labelled"),
+        ("senses-answers", "own/answers"),
+        ("senses-grades", "own/grades"),
+        ("faq-search", "own/positives"),
+    ],
+)
+def test_files_of_debian_are_read_as_a_users(case, recipe):
+    maker = packages if case.startswith("packages") else senses
+    if not maker.can_read():
+        with pytest.raises(UserError, match="on Debian, run apt-get"):
             load_case(case)
-        pytest.skip("needs the lists of Debian's packages, in English")
+        pytest.skip("needs texts that Debian has")
     task = load_case(case)
     assert choose(task).recipe.name == recipe
     assert not set(task.train.left) & set(task.test.left)
+
+
+WORDNET = """  1 a licence
+00000001 03 n 02 dog 0 domestic_dog 0 001 @ 00000009 n 0000 | an animal that barks; "the dog barked all night"; "the dog is brown"
+00000002 03 n 01 dog 0 001 @ 00000009 n 0000 | a dull unattractive man; "he is such a sad old dog"
+00000009 03 n 01 being 0 000 | what is; a living thing
+"""
+
+
+def test_senses_are_read_with_their_words_definitions_and_sentences(tmp_path, monkeypatch):
+    (tmp_path / "data.noun").write_text(WORDNET)
+    monkeypatch.setattr(senses, "WORDNET", tmp_path)
+    dog, man, being = found = list(senses.read_senses("noun"))
+    assert (dog.words, dog.definition) == (("dog", "domestic dog"), "an animal that barks")
+    assert dog.examples == ("the dog barked all night", "the dog is brown")
+    assert (being.definition, being.above) == ("what is; a living thing", None)
+    known = {one.key: one for one in found}
+    assert senses.path_up(man, known) == [man.key, being.key]
+    pairs = list(senses.same_sense([dog, man], 20, random.Random(1)))
+    animal = {f"dog: {text}" for text in dog.examples}
+    assert {same for *_, same in pairs} == {0, 1}
+    assert all(({first, second} == animal) == bool(same) for first, second, same in pairs)
+    near = {frozenset(pair): value for *pair, value in senses.nearness(found, known, 30, random.Random(1))}
+    assert near == {  # by hand: depths 2, 2 and 1
+        frozenset([dog.definition, man.definition]): 0.5,
+        frozenset([dog.definition, being.definition]): 0.67,
+        frozenset([man.definition, being.definition]): 0.67,
+    }
+
+
+def test_a_question_has_the_first_paragraphs_of_its_answer():
+    answer = "Because B<order> helps to find what you look for.\n\n    code()\n\nSo do it.\n"
+    text = f"=head1 A\n\n=head2 Why C<sort>?\nX<sort>\n\n{answer}"
+    assert list(senses.read_questions(text)) == [("Why sort?", "Because order helps to find what you look for. So do it.")]
+
+
+def test_thirds_hold_each_pair_out_once_and_share_no_text():
+    pairs = PairSet.of([f"left {row}" for row in range(60)], [f"right {row % 50}" for row in range(60)])
+    task = Task("made", "retrieval", pairs.take(range(45)), pairs.take(range(45, 60)), pairs, "HP@1", ("HP@1",))
+    held = [hold_out(task, third) for third in THIRDS]
+    assert sorted(left for one in held for left in one.dev.left) == sorted(pairs.left)
+    for one in held:
+        assert not {*one.train.left, *one.train.right} & {*one.dev.left, *one.dev.right}
+        assert len(one.train) + len(one.dev) == 60
+        assert {*one.dev.corpus} == {*pairs.right}  # searched in all of them
+        assert not {*one.train.corpus} & {*one.dev.right}
+
+
+def test_a_candidate_is_compared_third_by_third_with_what_was_shipped_before():
+    runs = [
+        *(run_of(case, "old", 0.1, seed=third) for case in "ab" for third in THIRDS),
+        *(run_of(case, "new", 0.1 + 0.01 * third, seed=third) for case in "ab" for third in THIRDS),
+        run_of("a", "half", 0.05),
+    ]
+    table = thirds_table(runs, "own/answers", "old")
+    assert table.splitlines()[2:] == ["| new | +20 | +20 | +20.0 | 0.0 | 2 |"]  # `half` did not run on b

@@ -358,6 +358,7 @@ def step_losses(model, loss, order, fast, folder, precision="float32", epochs=2,
         ({"kind": "mse"}, {"by": "original"}),
         ({"kind": "triplet"}, {"by": "uniform"}),
         ({"kind": "pearson"}, {"by": "words", "group": 4}),
+        ({"kind": "combo", "pointwise": "pearson+listwise"}, {"by": "queries"}),
         ({"kind": "bsc", "duplicates": "mask", "learn_temperature": True, "mini_batch_size": 3}, {"by": "uniform"}),
         ({"kind": "combo", "mini_batch_size": 5}, {"by": "examples", "group": 4, "neighbors": 6, "encode": "reuse"}),
         ({"kind": "mse", "mini_batch_size": 4}, {"by": "original"}),
@@ -467,12 +468,14 @@ def test_parts_on_a_gpu_have_the_losses_of_the_plain_path(make_encoder, tmp_path
 @pytest.mark.cuda
 @needs_gpu
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-4), ("bf16", 0.05)])
-@pytest.mark.parametrize("loss", ["combo", "bsc", "mse", "triplet"])
+@pytest.mark.parametrize("loss", ["combo", "bsc", "mse", "triplet", "lists"])
 @pytest.mark.parametrize("kind", ["bert", "mpnet", "distilbert", "roberta"])
 def test_captured_steps_have_the_losses_of_the_plain_path(make_encoder, tmp_path, kind, loss, precision, tolerance):
-    order = {"by": "examples", "group": 4, "neighbors": 6} if loss == "bsc" else {"by": "uniform"}
+    orders = {"bsc": {"by": "examples", "group": 4, "neighbors": 6}, "lists": {"by": "queries"}}
+    settings = {"kind": "combo", "pointwise": "pearson+listwise"} if loss == "lists" else {"kind": loss}
+    order = orders.get(loss, {"by": "uniform"})
     fast, plain = (
-        step_losses(without_dropout(make_encoder(kind, "cuda")), {"kind": loss}, order, fast, tmp_path / str(fast), how)
+        step_losses(without_dropout(make_encoder(kind, "cuda")), settings, order, fast, tmp_path / str(fast), how)
         for fast, how in ((True, precision), (False, "float32"))
     )
     assert len(fast) == 12 and len(set(fast)) > 6

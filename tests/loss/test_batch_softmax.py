@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pairtune.errors import UserError
 from pairtune.loss import NORMALIZATIONS, batch_softmax_loss, mse_of_cosines, pearson_loss
 from pairtune.loss.batch_softmax import CHOICES
-from pairtune.loss.pointwise import COSENT_TEMPERATURE, POINTWISE
+from pairtune.loss.pointwise import COSENT_TEMPERATURE, LISTS_WEIGHT, OF_LISTS, POINTWISE, listwise_loss
 from pairtune.loss.terms import softmax_term
 from pairtune.runs.recipe import LossSettings
 
@@ -272,11 +272,12 @@ def test_gradients_are_those_of_finite_differences(normalize, duplicates):
     assert torch.autograd.gradcheck(loss, (left, right, temperature))
 
 
-@pytest.mark.parametrize("pointwise", POINTWISE.values())
-def test_pointwise_gradients_are_those_of_finite_differences(pointwise):
+@pytest.mark.parametrize("name", POINTWISE)
+def test_pointwise_gradients_are_those_of_finite_differences(name):
     left, right = batch(pairs=4, width=3)
     labels = torch.tensor([0.1, 0.9, 0.4, 0.5])
-    assert torch.autograd.gradcheck(lambda a, b: pointwise(a, b, labels), (left, right))
+    more = [torch.tensor([7, 7, 8, 7])] * (name in OF_LISTS)
+    assert torch.autograd.gradcheck(lambda a, b: POINTWISE[name](a, b, labels, *more), (left, right))
 
 
 # --- pointwise ------------------------------------------------------------------------------------------------------
@@ -308,6 +309,41 @@ def test_pearson_and_cosent_are_added_on_the_scale_of_cosines():
     expected = pearson_loss(left, right, labels).item() + COSENT_TEMPERATURE * cosent
     assert cosent > 2  # not a number that is much the same multiplied and divided by
     assert POINTWISE["pearson+cosent"](left, right, labels).item() == pytest.approx(expected)
+
+
+def test_lists_are_those_of_plain_loops():
+    left, right = batch(pairs=12)
+    labels, ids = [0, 0.5, 1, 0, 1, 0.5, 0, 1, 1, 1, 0, 0.2], [1, 1, 1, 2, 2, 2, 2, 3, 3, 4, 5, 1]
+    scores = (torch.cosine_similarity(left, right) / COSENT_TEMPERATURE).tolist()
+    terms = []
+    for i in range(12):
+        worse = [scores[k] for k in range(12) if ids[k] == ids[i] and labels[k] < labels[i]]
+        if worse:
+            terms.append(math.log(1 + sum(math.exp(score - scores[i]) for score in worse)))
+    assert 3 < len(terms) < 12
+    found = listwise_loss(left, right, torch.tensor(labels), torch.tensor(ids))
+    assert found.item() == pytest.approx(sum(terms) / len(terms))
+    both = POINTWISE["pearson+listwise"](left, right, torch.tensor(labels), torch.tensor(ids))
+    assert both.item() == pytest.approx(pearson_loss(left, right, torch.tensor(labels)).item() + LISTS_WEIGHT * found.item())
+
+
+def test_a_list_with_one_right_answer_is_a_softmax_over_its_texts():
+    left, right = batch(pairs=5, dtype=torch.float32)
+    scores = torch.cosine_similarity(left, right) / COSENT_TEMPERATURE
+    expected = torch.nn.functional.cross_entropy(scores[None], torch.tensor([3]))
+    labels = torch.tensor([0.0, 0, 0, 1, 0])
+    torch.testing.assert_close(listwise_loss(left, right, labels, torch.zeros(5, dtype=torch.long)), expected)
+
+
+@pytest.mark.parametrize("case", ["all equal", "all alone"])
+def test_lists_without_a_better_text_cost_nothing_and_move_nothing(case):
+    left, right = batch(dtype=torch.float32)
+    labels, ids = (torch.ones(6), torch.zeros(6)) if case == "all equal" else (torch.linspace(0, 1, 6), torch.arange(6))
+    loss = listwise_loss(left, right, labels, ids)
+    loss.backward()
+    assert loss == 0
+    assert not left.grad.any()
+    assert not right.grad.any()
 
 
 @pytest.mark.parametrize("case", ["labels", "cosines", "one pair"])

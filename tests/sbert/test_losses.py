@@ -20,6 +20,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from pairtune.encoders.loading import load_encoder
 from pairtune.errors import UserError
 from pairtune.loss import batch_softmax_loss
+from pairtune.loss.pointwise import LISTS_WEIGHT, listwise_loss, pearson_loss
 from pairtune.loss.terms import NORMALIZATIONS, text_ids
 from pairtune.runs.recipe import LossSettings
 from pairtune.sbert.losses import FURTHER_LOSSES, LOSSES, BatchSoftmaxLoss, ComboLoss, CosentLoss, PearsonLoss, build_loss
@@ -100,6 +101,18 @@ def test_combo_weighs_bsc_and_the_pointwise_loss_of_raw_cosines_over_all_pairs(e
     torch.testing.assert_close(loss(features(encoder), LABELS), 0.3 * bsc + 0.7 * other)
 
 
+def test_lists_are_found_by_the_token_ids_of_the_left_texts(encoder):
+    left = [LEFT[0], LEFT[2], LEFT[0].upper(), LEFT[2], LEFT[0], LEFT[3]]  # an uncased encoder reads both the same
+    labels = torch.tensor([1.0, 0, 0.2, 1, 0, 1])
+    pair = embeddings(encoder, left=left)
+    expected = listwise_loss(*pair, labels, torch.tensor([0, 1, 0, 1, 0, 2]))
+    expected = 0.9 * (pearson_loss(*pair, labels) + LISTS_WEIGHT * expected) + 0.1 * batch_softmax_loss(*pair, labels)
+    loss = ComboLoss(encoder, mix=0.1, pointwise="pearson+listwise")
+    torch.testing.assert_close(loss(features(encoder, left=left), labels), expected)
+    with pytest.raises(UserError, match="must know which left texts are equal"):
+        loss.compute_loss_from_embeddings(pair, labels)
+
+
 def test_masking_finds_equal_texts_by_their_token_ids(encoder):
     right = [*RIGHT[:4], RIGHT[0].upper(), RIGHT[5]]  # an uncased encoder reads both the same
     ids = torch.tensor([0, 0, 1, 2, 3, 4]), torch.tensor([0, 1, 2, 3, 0, 4])
@@ -135,6 +148,7 @@ CACHED = {
     "range": lambda model, **how: BatchSoftmaxLoss(model, temperature=1.2, normalize="range-batch", **how),
     "combo": lambda model, **how: ComboLoss(model, mix=0.4, learn_temperature=True, **how),
     "pearson": PearsonLoss,
+    "lists": lambda model, **how: ComboLoss(model, pointwise="pearson+listwise", **how),
 }
 
 

@@ -45,7 +45,7 @@ class FastStep:
             and not args.fp16
             and args.gradient_accumulation_steps == 1
             and not isinstance(self.trainer.loss, dict)  # of several datasets
-            and not getattr(self.trainer.loss, "needs_ids", False)
+            and not getattr(self.trainer.loss, "waits_for_device", False)
         )
 
     def run(self, batch: Packed) -> tuple[Tensor, Tensor]:

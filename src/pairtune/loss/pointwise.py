@@ -1,4 +1,4 @@
-"""Losses of the cosines of the pairs: squared error (eq. 6's second part), Pearson's correlation, CoSENT."""
+"""Losses of the cosines of the pairs: squared error (eq. 6's second part), Pearson's correlation, CoSENT, lists of answers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from pairtune.loss.terms import exact, flat_labels, scale_rows, without_autocast
 
-COSENT_TEMPERATURE = 0.05  # the host's default, a scale of 20
+COSENT_TEMPERATURE = 0.05  # the host's default, a scale of 20; of lists, too
+LISTS_WEIGHT = 0.2  # beside Pearson
+NO_SCORE = -1e4  # where there is nothing to sum: finite, so that the gradient is 0 and not NaN
 SMALL_DEVIATION = 1e-6  # values whose deviation is this small beside the largest of them differ by rounding only
 
 
@@ -61,12 +64,34 @@ def pearson_and_cosent(left: Tensor, right: Tensor, labels: Tensor) -> Tensor:
     return pearson_loss(left, right, labels) + COSENT_TEMPERATURE * cosent_loss(left, right, labels)
 
 
-POINTWISE: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+def listwise_loss(left: Tensor, right: Tensor, labels: Tensor, left_ids: Tensor) -> Tensor:
+    """Each right text against those of the same left text that have a lower label, by a softmax. A scalar.
+
+    The mean of log(1 + Σ exp((sₖ − sᵢ)/τ)) over all i for which there is such a k: equal left texts, and yₖ < yᵢ.
+    left, right: (m, n); labels: (m,); left_ids: (m,), equal for equal left texts. Takes m² numbers of memory.
+    """
+    with without_autocast(left):
+        scaled = cosines(left, right) / COSENT_TEMPERATURE  # (m,)
+        label = flat_labels(labels, scaled)
+        worse = (left_ids[:, None] == left_ids) & (label < label[:, None])  # (m, m): k is worse than i
+        below = torch.where(worse, scaled, NO_SCORE).logsumexp(dim=1)
+        counts = worse.any(dim=1)
+        return torch.where(counts, softplus(below - scaled), 0).sum() / counts.sum().clamp(min=1)
+
+
+def pearson_and_lists(left: Tensor, right: Tensor, labels: Tensor, left_ids: Tensor) -> Tensor:
+    """Pearson plus LISTS_WEIGHT times the loss of lists: a line through all pairs, and the order of each left text's own."""
+    return pearson_loss(left, right, labels) + LISTS_WEIGHT * listwise_loss(left, right, labels, left_ids)
+
+
+POINTWISE: dict[str, Callable[..., Tensor]] = {
     "mse": mse_of_cosines,
     "pearson": pearson_loss,
     "cosent": cosent_loss,
     "pearson+cosent": pearson_and_cosent,
+    "pearson+listwise": pearson_and_lists,
 }
+OF_LISTS = frozenset(["pearson+listwise"])  # those that must know which left texts are equal
 
 
 def _centre(values: Tensor) -> tuple[Tensor, Tensor]:

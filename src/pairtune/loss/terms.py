@@ -164,7 +164,7 @@ def text_ids(features: Mapping[str, Any]) -> Tensor:
     if not isinstance(features.get("input_ids"), Tensor):
         found = ", ".join(features)
         raise UserError(
-            f'equal texts are known by their token ids, but the features are {found}: no duplicates="mask", no guide here'
+            f'equal texts are known by their token ids, but the features are {found}: no duplicates="mask", guide or listwise'
         )
     token, row, place, rows = _tokens(features)
     return token.new_zeros(rows, dtype=torch.int64).index_add_(0, row, _mix(token ^ _mix(place + 1)))

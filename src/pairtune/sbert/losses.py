@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from pairtune.encoders.loading import check_dimensions
 from pairtune.errors import UserError
 from pairtune.loss.batch_softmax import batch_softmax_loss, check_choices, check_temperature
-from pairtune.loss.pointwise import POINTWISE, cosent_loss, pearson_loss
+from pairtune.loss.pointwise import OF_LISTS, POINTWISE, cosent_loss, pearson_loss
 from pairtune.loss.terms import check_labels, flat_labels, text_ids
 from pairtune.processes import world_size
 from pairtune.runs.recipe import LossSettings
@@ -58,10 +58,12 @@ class PairLoss(CachedLossMixin, nn.Module):
     where the processes may be in different losses at the same step (a dict of losses under DDP).
     dimensions: the loss is the sum of those of the embeddings cut to each of these (Matryoshka); none: of whole ones.
     filler: the rows of this process do not count. It takes part in the step, where a batch has fewer pairs than processes.
+    needs_ids: it must know which texts are equal. waits_for_device: so its steps cannot be captured as CUDA graphs.
     """
 
     needs_labels = False
     needs_ids = False
+    waits_for_device = False
     takes_negatives = False
 
     def __init__(
@@ -240,7 +242,7 @@ class BatchSoftmaxLoss(PairLoss):
         check_temperature(temperature)
         self.options: dict[str, Any] = {"positive_above": positive_above, **words}
         self.guide, self.guide_margin = guide, guide_margin
-        self.needs_ids = duplicates == "mask" or guide is not None
+        self.needs_ids = self.waits_for_device = duplicates == "mask" or guide is not None
         self.temperature = Temperature(temperature, learned=learn_temperature, rate=temperature_learning_rate)
         self._needs_raw = normalize != "l2"  # until a batch was looked at
 
@@ -277,7 +279,7 @@ class BatchSoftmaxLoss(PairLoss):
 class ComboLoss(BatchSoftmaxLoss):
     """μ·BSC + (1 − μ)·pointwise (eq. 6), with `mix` for μ and all settings of `BatchSoftmaxLoss`.
 
-    The pointwise part, "mse", "pearson" or "cosent", is over all pairs and over cosines of the raw embeddings, whatever BSC uses.
+    The pointwise part, one of `POINTWISE`, is over all pairs and over cosines of the raw embeddings, whatever BSC uses.
     """
 
     needs_labels = True
@@ -289,16 +291,25 @@ class ComboLoss(BatchSoftmaxLoss):
         if pointwise not in POINTWISE:
             raise UserError(f"unknown pointwise {pointwise!r}; known: {', '.join(POINTWISE)}")
         self.mix, self.pointwise = mix, pointwise
+        self.needs_ids = self.needs_ids or pointwise in OF_LISTS
 
     def loss_of(self, left: Tensor, right: Tensor, batch: Batch) -> Tensor:
         """Both parts on one batch, encoded once."""
         assert batch.labels is not None
-        pointwise = POINTWISE[self.pointwise](left, right, batch.labels)
+        pointwise = POINTWISE[self.pointwise](left, right, batch.labels, *self._lists(batch))
         return self.mix * super().loss_of(left, right, batch) + (1 - self.mix) * pointwise
 
     def get_config_dict(self) -> dict[str, Any]:
         """The settings, for the model card; a learned temperature as it is now."""
         return {"mix": self.mix, "pointwise": self.pointwise} | super().get_config_dict()
+
+    def _lists(self, batch: Batch) -> Sequence[Tensor]:
+        """Which left texts are equal, for a pointwise part that must know."""
+        if self.pointwise not in OF_LISTS:
+            return ()
+        if not batch.ids:
+            raise UserError(f"{self.pointwise} must know which left texts are equal: give compute_loss_from_embeddings ids=…")
+        return batch.ids[:1]
 
 
 BSC = (

@@ -1,6 +1,6 @@
 """Which recipe fits which data: a short table of rules, and why each was chosen.
 
-The rules come from runs on 25 cases of nine datasets; docs/choosing.md links to what they get on data that had no part in
+The rules come from runs on the cases of lab/own/cases.py; docs/choosing.md links to what they get on data that had no part in
 choosing them.
 """
 
@@ -13,6 +13,7 @@ from pairtune.data.pairs import Task
 from pairtune.data.profile import Profile, describe, profile
 from pairtune.encoders.loading import fast_precision
 from pairtune.runs.recipe import Recipe, read_recipe
+from pairtune.runs.settings import USE_MINED
 
 COMPETING = 2.0  # pairs of a left text, on average, from which on its right texts compete with each other
 MANY_PAIRS = 200_000  # beyond, one epoch shows the encoder enough
@@ -33,7 +34,8 @@ RULES = (
         "only positive pairs",
         lambda data: data.kind == "retrieval",
         "own/positives",
-        "batch softmax with hard batches: nearest texts share a batch, so the in-batch negatives are hard",
+        "batch softmax with hard batches (nearest texts share a batch); two hard negatives for each pair are mined before "
+        "every epoch, unless the data has negatives",
     ),
     Rule(
         "graded similarity",
@@ -45,9 +47,9 @@ RULES = (
         "several labelled texts for each left text",
         lambda data: data.kind == "ranking" or data.pairs_per_left >= COMPETING,
         "own/answers",
-        "Pearson correlation with the labels and CoSENT (a better answer should score above a worse one), plus 10 % batch "
-        "softmax; the pairs of a left text together; in a ranking, half the left texts begin with `question: `, and their right "
-        "texts with `answer: `",
+        "Pearson correlation with the labels and a softmax over each left text's right texts (a better one should score above a "
+        "worse one), plus 10 % batch softmax; the pairs of a left text together; in a ranking, half the left texts begin with "
+        "`question: `, and their right texts with `answer: `",
     ),
     Rule(
         "pairs labelled yes or no",
@@ -74,8 +76,10 @@ def choose(task: Task, overrides: Iterable[str] = ()) -> Choice:
     """
     data = profile(task)
     rule = next(rule for rule in RULES if rule.fits(data))
+    overrides = [*overrides]
     epochs = ["train.epochs=1"] if data.pairs > MANY_PAIRS else []
-    recipe = read_recipe(rule.recipe, [f"train.precision={fast_precision()}", *epochs, *overrides])
+    given = ["train.negatives=given"] if mines_nothing(task, overrides) else []
+    recipe = read_recipe(rule.recipe, [f"train.precision={fast_precision()}", *epochs, *given, *overrides])
     train = recipe.stages[0].train
     return Choice(
         recipe,
@@ -86,3 +90,10 @@ def choose(task: Task, overrides: Iterable[str] = ()) -> Choice:
             f"{train.learning_rate:g}, in {train.precision}; the best epoch on dev is kept (epoch 0 is the encoder as it came)",
         ),
     )
+
+
+def mines_nothing(task: Task, overrides: Iterable[str]) -> bool:
+    """Whether negatives are there already, or the loss and the file that were asked for cannot take mined ones."""
+    asked = dict(one.split("=", 1) for one in overrides if "=" in one)
+    kind = asked.get("loss.kind", USE_MINED[0]).strip("\"'")
+    return task.train.negatives is not None or "train.file" in asked or kind not in USE_MINED

@@ -43,7 +43,7 @@ GUIDE = _axis("guide", "loss.guide", None, 0.0, only=CONTRASTIVE)
 # the levels that did best on dev, in the runs that the rules come from, stand first
 SPACE: dict[Kind, tuple[Axis, ...]] = {
     "classification": (
-        _losses("combo+cosent", "cosent", "pearson", "combo+pearson"),
+        _losses("combo+pearson+cosent", "pearson", "combo+cosent", "combo+pearson", "cosent"),
         RATE,
         _axis("order", "order.by", "uniform", "queries", "examples"),
         _axis("epochs", "train.epochs", 5, 3, 2),
@@ -53,7 +53,7 @@ SPACE: dict[Kind, tuple[Axis, ...]] = {
         GUIDE,
     ),
     "ranking": (
-        _losses("pearson", "mse", "combo+cosent", "combo+pearson", "cosent"),
+        _losses("combo+pearson+listwise", "combo+pearson", "pearson", "mse", "combo+pearson+cosent"),
         RATE,
         _axis("epochs", "train.epochs", 3, 5, 2),
         _axis("order", "order.by", "uniform", "queries", "examples"),
@@ -72,7 +72,8 @@ SPACE: dict[Kind, tuple[Axis, ...]] = {
         TEMPERATURE,
     ),
     "retrieval": (
-        TEMPERATURE,
+        _axis("temperature", "loss.temperature", 0.03, 0.02, 0.05),
+        _axis("negatives", "train.negatives", "mined", "given"),
         _axis("order", "order.by", "examples", "uniform"),
         RATE,
         _axis("batch size", "train.batch_size", 32, 64, 128),
@@ -101,6 +102,8 @@ class Space:
     def around(cls, base: Recipe, kind: Kind) -> Space:
         """The table's axes for this kind of data, or those that several sources share, with the recipe's own levels."""
         axes = SHARED if base.sources else SPACE[kind]
+        if base.stages[-1].train.negatives != "mined":  # the data may have its own
+            axes = tuple(axis for axis in axes if axis.name != "negatives")
         return cls(base, tuple(_with_level(axis, _level_of(base, axis)) for axis in axes))
 
     @property
