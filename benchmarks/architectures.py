@@ -1,7 +1,8 @@
 """The training step of published encoders' shapes: pairtune's against SentenceTransformerTrainer, in one run.
 
     python benchmarks/architectures.py --device cuda --out architectures.jsonl
-    python benchmarks/architectures.py --toy --batch 8              # small shapes on a CPU: does it run?
+    python benchmarks/architectures.py --batch 8 --steps 6          # on a CPU
+    python benchmarks/architectures.py --toy --batch 8              # small shapes: does it run?
     python benchmarks/architectures.py --table architectures.jsonl  # Markdown, with the ratios
 
 Weights are random, lengths natural: docstrings of the standard library under MiniLM's tokenizer, at most 128 tokens. Where
@@ -60,6 +61,7 @@ def main() -> None:
     parser.add_argument("--way", nargs="+", default=list(WAYS[:3]), choices=WAYS)
     parser.add_argument("--tokenizer", default="minilm", help="minilm, or a folder with a tokenizer")
     parser.add_argument("--toy", action="store_true", help="two layers of width 64")
+    parser.add_argument("--steps", type=int, default=0, help="steps of each way; 0: as many as the device needs to be measured")
     parser.add_argument("--out", default="architectures.jsonl", help="JSON lines are added to this file")
     parser.add_argument("--limit", type=int, default=60, help="seconds after which a case is stopped")
     parser.add_argument("--budget", type=int, default=225, help="seconds after which no case is begun or goes on")
@@ -155,8 +157,7 @@ def time_way(given: argparse.Namespace, shape: str, batch: int, data: Dataset, w
     """Milliseconds, memory and pairs per second of a step."""
     encoder = build(shape, given.device, given.tokenizer, toy=given.toy)
     ours, steps = way.startswith("ours"), STEPS["large" if batch >= LARGE else "small"][way]
-    if given.toy:
-        steps = 4
+    steps = given.steps or (4 if given.toy else steps)
     if ours and (reason := why_padded(encoder)):
         return {"error": f"trains with padding: {reason}"}
     step.WORTH_COMPILING = 0 if way == "ours, compiled" else 4000
