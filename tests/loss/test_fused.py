@@ -12,15 +12,10 @@ from hypothesis import strategies as st
 
 from pairtune.errors import UserError
 from pairtune.loss import NORMALIZATIONS, batch_softmax_loss
-from pairtune.loss.large.fused import FUSE_FROM, _fits, fuse
+from pairtune.loss.large.fused import _fits, fuse
 from pairtune.loss.large.layout import MOST_TAGS, layout_of_pairs, layout_of_texts, make_layout
 
 PAIRS, TEXTS, WIDTH = 37, 30, 10
-
-
-@pytest.fixture
-def always_fused(monkeypatch):
-    monkeypatch.setitem(FUSE_FROM, "cpu", 1)
 
 
 def is_fused(loss):
@@ -37,7 +32,7 @@ def draw(*shape, seed=0):
 @pytest.mark.parametrize("normalize", NORMALIZATIONS)
 @pytest.mark.parametrize("duplicates", ["keep", "mask"])
 @pytest.mark.parametrize("shared_vectors", [False, True])
-def test_loss_and_every_gradient_are_those_of_the_plain_path_in_float64(normalize, duplicates, shared_vectors, always_fused):
+def test_loss_and_every_gradient_are_those_of_the_plain_path_in_float64(normalize, duplicates, shared_vectors):
     ids = torch.randint(0, TEXTS, (2, PAIRS), generator=torch.Generator().manual_seed(1))
     some = (draw(PAIRS, seed=2) > 0.2).float()
     sharp = 0.06 if normalize.startswith("l2") else 0.6  # of longer vectors 2^S would overflow, and the plain path be taken
@@ -98,36 +93,37 @@ def test_no_positive_costs_exactly_nothing_and_moves_nothing():
     assert not any(gradient.any() for gradient in torch.autograd.grad(loss, (left, right)))
 
 
-def test_rows_of_zeros_give_moderate_gradients(always_fused):
+def test_rows_of_zeros_give_moderate_gradients():
     left, right = draw(2, 20, 8)
     left[3] = right[5] = 0
     left, right = left.requires_grad_(), right.requires_grad_()
-    loss = batch_softmax_loss(left, right)
+    loss = batch_softmax_loss(left, right, fused=True)
+    assert is_fused(loss)
     assert math.isfinite(loss.item())
     assert all(gradient.abs().max() < 1e3 for gradient in torch.autograd.grad(loss, (left, right)))
 
 
-def test_a_graph_that_is_retained_gives_its_gradients_again_and_evaluation_needs_none(always_fused):
+def test_a_graph_that_is_retained_gives_its_gradients_again_and_evaluation_needs_none():
     left, right = (side.requires_grad_() for side in draw(2, 30, 8))
-    loss = batch_softmax_loss(left, right)
+    loss = batch_softmax_loss(left, right, fused=True)
     first, second = (torch.autograd.grad(loss, (left, right), retain_graph=True) for _ in range(2))
     torch.testing.assert_close(first, second, rtol=0, atol=0)
     with torch.no_grad():
-        assert batch_softmax_loss(left, right).item() == loss.item()
+        assert batch_softmax_loss(left, right, fused=True).item() == loss.item()
 
 
-def test_a_gradient_of_the_gradient_is_refused(always_fused):
+def test_a_gradient_of_the_gradient_is_refused():
     left, right = (side.requires_grad_() for side in draw(2, 30, 8))
     with pytest.raises(UserError, match="no second derivative: call batch_softmax_loss with fused=False"):
-        torch.autograd.grad(batch_softmax_loss(left, right), left, create_graph=True)
+        torch.autograd.grad(batch_softmax_loss(left, right, fused=True), left, create_graph=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_embeddings_are_scored_in_float32_even_under_autocast(dtype, always_fused):
+def test_half_precision_embeddings_are_scored_in_float32_even_under_autocast(dtype):
     left, right = (side.to(dtype).requires_grad_() for side in draw(2, 30, 8))
     expected = batch_softmax_loss(left.float(), right.float(), fused=False)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = batch_softmax_loss(left, right)
+        found = batch_softmax_loss(left, right, fused=True)
     assert is_fused(found) and found.dtype == torch.float32
     torch.testing.assert_close(found, expected)
     for ours, theirs in zip(*(torch.autograd.grad(loss, (left, right)) for loss in (found, expected)), strict=True):
@@ -135,10 +131,11 @@ def test_half_precision_embeddings_are_scored_in_float32_even_under_autocast(dty
         torch.testing.assert_close(ours, theirs)
 
 
-def test_a_temperature_of_one_element_keeps_its_shape(always_fused):
+def test_a_temperature_of_one_element_keeps_its_shape():
     left, right = draw(2, 30, 8)
     one, flat = (torch.full(shape, 0.1, requires_grad=True) for shape in ((1,), ()))
-    gradients = [torch.autograd.grad(batch_softmax_loss(left, right, temperature=tau).sum(), tau)[0] for tau in (one, flat)]
+    losses = [batch_softmax_loss(left, right, temperature=tau, fused=True).sum() for tau in (one, flat)]
+    gradients = [torch.autograd.grad(loss, tau)[0] for loss, tau in zip(losses, (one, flat), strict=True)]
     assert gradients[0].shape == (1,)
     torch.testing.assert_close(gradients[0][0], gradients[1])
 
@@ -164,7 +161,7 @@ def test_a_text_that_is_encoded_once_is_computed_once():
     assert area(layout_of_texts(everything, questions, answers, "both", mask=True, merge=False)) == 64 * 64
 
 
-def test_entangled_positives_are_left_to_the_plain_path(always_fused):
+def test_entangled_positives_are_left_to_the_plain_path():
     many = MOST_TAGS + 2
     ids = torch.arange(many).repeat_interleave(many), torch.arange(many).repeat(many)  # each with each
     everything = torch.ones(many**2, dtype=torch.bool)
@@ -172,7 +169,7 @@ def test_entangled_positives_are_left_to_the_plain_path(always_fused):
     assert make_layout(everything, ids, "both", everything=True, mask=False, merge=True).tags is None  # kept: one row per pair
     left, right = (side.requires_grad_() for side in draw(2, many**2, 8))
     known = dict(zip(("left_ids", "right_ids"), ids, strict=True))
-    assert not is_fused(batch_softmax_loss(left, right, duplicates="mask", **known))
+    assert not is_fused(batch_softmax_loss(left, right, duplicates="mask", fused=True, **known))
 
 
 # --- which path ------------------------------------------------------------------------------------------------------
@@ -229,9 +226,9 @@ def test_the_switch_reaches_the_function(tiny_model):
     from pairtune.sbert.losses import Batch, build_loss
 
     left, right = (side.requires_grad_() for side in draw(2, 512, 8))
-    for fused in (True, False):
+    for fused in (None, False):
         loss = build_loss(tiny_model, LossSettings(kind="bsc"), fused=fused)
-        assert is_fused(loss.loss_of(left, right, Batch(None, None))) is fused
+        assert is_fused(loss.loss_of(left, right, Batch(None, None))) is (fused is None)
         assert build_loss(tiny_model, LossSettings(kind="combo"), fused=fused).fused is fused
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from pairtune.loss import batch_softmax_loss
-from pairtune.loss.large.fused import FUSE_FROM, FusedLoss, FusedSetup
+from pairtune.loss.large.fused import FUSE_FROM, FusedLoss, FusedSetup, TileSizes
 from pairtune.loss.large.layout import make_layout
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch wants for deterministic products
@@ -41,18 +41,10 @@ def test_the_kernels_pass_their_tests_in_the_interpreter():
     assert f"{len(CASES) + 5} passed" in result.stdout
 
 
-@pytest.fixture
-def small_tiles(monkeypatch):
-    """Tiles so small that a small batch has many, in several blocks."""
-    from pairtune.loss.large import tiled
-
-    monkeypatch.setattr(tiled, "SUM_ROWS", 128)
-    monkeypatch.setattr(tiled, "WEIGHT_BYTES", 256 * 64 * 4)
-    if INTERPRETED:  # which knows no products of bf16
-        small = {"BM": 16, "BN": 32, "BK": 32, "GROUP": 2, "PER": 1}
-        for kernel, dtype in list(tiled.CONFIGS):
-            monkeypatch.setitem(tiled.CONFIGS, (kernel, dtype), tiled.CONFIGS[kernel, dtype] | small)
-            monkeypatch.setitem(tiled.CONFIGS, (kernel, torch.float16), tiled.CONFIGS[kernel, torch.bfloat16] | small)
+def small_tiles():
+    """Tiles so small that a small batch has many, in several blocks; the interpreter needs small kernels, too."""
+    tile = {"BM": 16, "BN": 32, "BK": 32, "GROUP": 2, "PER": 1} if INTERPRETED else {}
+    return TileSizes(sum_rows=128, weight_bytes=256 * 64 * 4, tile=tile)
 
 
 def leaves(tau, count, seed=0):
@@ -77,7 +69,7 @@ CASES = [  # labels, duplicates, shared vectors, directions, normalize, τ, true
 
 @runs_kernels
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_kernels_give_the_loss_and_gradients_of_the_plain_path_in_float64(case, small_tiles):
+def test_kernels_give_the_loss_and_gradients_of_the_plain_path_in_float64(case):
     labelled, duplicates, shared, directions, normalize, tau, maximum, half = case
     generator = torch.Generator().manual_seed(7)
     ids = torch.randint(0, TEXTS, (2, PAIRS), generator=generator).to(DEVICE)
@@ -86,10 +78,9 @@ def test_kernels_give_the_loss_and_gradients_of_the_plain_path_in_float64(case, 
     left, right = (x[i] if shared else x for x, i in zip(inputs, ids, strict=False))
     positive = torch.ones(PAIRS, dtype=torch.bool, device=DEVICE) if labels is None else labels > 0
     layout = make_layout(positive, tuple(ids), directions, everything=not labelled, mask=duplicates == "mask", merge=shared)
-    dtype = torch.float32 if not half else torch.float16 if INTERPRETED else torch.bfloat16
-    found = FusedLoss.apply(
-        left, right, inputs[2], FusedSetup(layout, normalize, dtype, stored=False, maximum=maximum, divisor=PAIRS)
-    )
+    dtype = torch.float32 if not half else torch.float16 if INTERPRETED else torch.bfloat16  # it knows no products of bf16
+    how = {"stored": False, "maximum": maximum, "divisor": PAIRS, "sizes": small_tiles()}
+    found = FusedLoss.apply(left, right, inputs[2], FusedSetup(layout, normalize, dtype, **how))
     chosen = {"duplicates": duplicates, "directions": directions, "normalize": normalize, "fused": False}
     known = {"left_ids": ids[0], "right_ids": ids[1]}
     expected = batch_softmax_loss(left.double(), right.double(), labels, temperature=inputs[2], **chosen, **known)

@@ -30,16 +30,16 @@ class ShuffleJob:
 
     source: str
     target: str
-    by: By
-    column: str | None
-    group_size: int
-    shingle: int
-    seed: int
-    memory: str | None
-    master: str | None
-    prepared: str | None
-    rows_only: bool
-    overwrite: bool
+    by: By = "words"
+    column: str | None = None
+    group_size: int = 8
+    shingle: int = 1
+    seed: int = 0
+    memory: str | None = None
+    master: str | None = None
+    prepared: str | None = None
+    rows_only: bool = False
+    overwrite: bool = False
 
     def __post_init__(self) -> None:
         if self.by not in get_args(By):

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,29 +34,39 @@ appender.console.type = Console
 appender.console.name = console
 """  # what goes wrong reaches the user as an exception
 
-PART_ROWS = 1_000_000  # at most, for each part file of the output
-SMALL_PART_ROWS = 50_000  # less is not worth a task of its own
-BROADCAST_ROWS = 2_000_000  # so many numbers of rows and groups are sent to every task sooner than all columns are shuffled
 ROW, GROUP, FILE, OFFSET = "pairtune_row", "pairtune_group", "pairtune_file", "pairtune_offset"
 
 
-def shuffle_with_spark(job: ShuffleJob) -> dict[str, int]:
+@dataclass(frozen=True)
+class Sizes:
+    """How the output is cut. part_rows: at most, for each part file; small_part_rows: fewer are not worth a task of their own.
+
+    broadcast_rows: so many numbers of rows and groups are sent to every task sooner than all columns are shuffled.
+    """
+
+    part_rows: int = 1_000_000
+    small_part_rows: int = 50_000
+    broadcast_rows: int = 2_000_000
+
+
+def shuffle_with_spark(job: ShuffleJob, sizes: Sizes | None = None) -> dict[str, int]:
     """As on DuckDB, into a folder of part files; addresses with a scheme (hdfs://, s3a://) are Spark's own to read and write."""
+    sizes = sizes or Sizes()
     if "://" in job.source or "://" in job.target:
         with _session(job, None) as spark:
-            return _shuffle_elsewhere(spark, job)
+            return _shuffle_elsewhere(spark, job, sizes)
     source = open_source(job.source)
     keys = keys_of(job, source)
     _refuse_vectors(keys)
     with written_aside(job.target, job.source, job.overwrite) as scratch, _session(job, scratch) as spark:
         rows, total = _read(spark, [_literally(file) for file in source.files])
         values = rows if keys.source is source else _read(spark, [_literally(file) for file in keys.source.files])[0]
-        counts = _write(rows, _group(spark, values, keys, job), total, job, str(scratch / "result"))
+        counts = _write(rows, _group(spark, values, keys, job), total, job, sizes, str(scratch / "result"))
     say(f"{job.target} is a folder of part files, in order by name")
     return counts
 
 
-def _shuffle_elsewhere(spark: SparkSession, job: ShuffleJob) -> dict[str, int]:
+def _shuffle_elsewhere(spark: SparkSession, job: ShuffleJob, sizes: Sizes) -> dict[str, int]:
     """Only Spark sees these files: it tells the columns, and its commit protocol keeps half an output apart from a whole one."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -64,7 +75,7 @@ def _shuffle_elsewhere(spark: SparkSession, job: ShuffleJob) -> dict[str, int]:
     rows, total = _read(spark, [job.source])
     keys = keys_of(job, ParquetFiles(job.source, (), (), to_arrow_schema(rows.drop(ROW).schema)))
     _refuse_vectors(keys)
-    return _write(rows, _group(spark, rows, keys, job), total, job, job.target)
+    return _write(rows, _group(spark, rows, keys, job), total, job, sizes, job.target)
 
 
 def _refuse_vectors(keys: Keys) -> None:
@@ -152,7 +163,7 @@ def _group(spark: SparkSession, values: DataFrame, keys: Keys, job: ShuffleJob) 
     return groups
 
 
-def _write(rows: DataFrame, groups: DataFrame, total: int, job: ShuffleJob, result: str) -> dict[str, int]:
+def _write(rows: DataFrame, groups: DataFrame, total: int, job: ShuffleJob, sizes: Sizes, result: str) -> dict[str, int]:
     """Wide: join the columns, and write part files by ranges of the group, each sorted, and so all together.
 
     A group's number is uniform in 60 bits, so its highest bits say to which part it goes; Spark's own ORDER BY would
@@ -164,9 +175,10 @@ def _write(rows: DataFrame, groups: DataFrame, total: int, job: ShuffleJob, resu
     counts = Observation()
     columns = [F.expr(aggregate).alias(name) for name, aggregate in count_columns(job.group_size).items()]
     groups = groups.observe(counts, *columns).select(F.col("row").alias(ROW), F.col("group_id").alias(GROUP))
-    parts = max(-(-total // PART_ROWS), min(groups.sparkSession.sparkContext.defaultParallelism, -(-total // SMALL_PART_ROWS)))
+    tasks = min(groups.sparkSession.sparkContext.defaultParallelism, -(-total // sizes.small_part_rows))
+    parts = max(-(-total // sizes.part_rows), tasks)
     part = F.expr(f"CAST(shiftright(shiftright({GROUP}, 40) * {parts}, 20) AS INT)")
-    groups = F.broadcast(groups) if total <= BROADCAST_ROWS else groups
+    groups = F.broadcast(groups) if total <= sizes.broadcast_rows else groups
     ordered = groups if job.rows_only else rows.join(groups, ROW)
     ordered = ordered.repartitionById(parts, part).sortWithinPartitions(GROUP, ROW)
     ordered = ordered.select(F.col(ROW).alias("row")) if job.rows_only else ordered.drop(ROW, GROUP)

@@ -50,7 +50,7 @@ def batch_softmax_loss(
     guide_margin: float = 0.0,
     negatives: Sequence[Tensor] = (),
     negative_ids: Sequence[Tensor] = (),
-    fused: bool = True,
+    fused: bool | None = None,
 ) -> Tensor:
     """L = L0 + L1: each left text finds its right text among those of the batch, and each right text its left one.
 
@@ -67,7 +67,8 @@ def batch_softmax_loss(
     is no negative; with ids, pairs that are labelled negative stay in.
     negatives: (m, n) each, further texts that go with none of the left ones; all of them stay in every sum of L0, as the right
     texts of other pairs do. L1 does not see them. negative_ids: their ids, which "mask" needs.
-    fused=False keeps to the plain path below; otherwise `fuse` may take another, with the same result.
+    fused: False keeps to the plain path below; True takes that of `fuse` where it can; None does so for large batches. The result
+    is the same.
     """
     check_choices(normalize=normalize, reduction=reduction, directions=directions, duplicates=duplicates)
     check_temperature(temperature)
@@ -76,7 +77,7 @@ def batch_softmax_loss(
     needing = {'duplicates="mask"': duplicates == "mask", "shared_vectors": shared_vectors}
     given = left_ids is not None and right_ids is not None and guide is not None
     ids = _check_ids(left_ids, right_ids, left, [name for name, asked in needing.items() if asked] + ["guide"] * given)
-    if fused and guide is None and not negatives and suits(left, right):
+    if fused is not False and guide is None and not negatives and suits(left, right, any_size=fused is True):
         mask = duplicates == "mask"
         layout = make_layout(positive, ids, directions, everything=labels is None, mask=mask, merge=shared_vectors)
         divisor = len(left) * (2 if reduction == "mean" and directions == "both" else 1)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 EXACT_BELOW = 200_000  # vectors; beyond, exact search on a CPU takes minutes and grows with the square
-BLOCK = 4096  # queries at a time: faiss multiplies in blocks of that size, and with fewer takes twice as long
+QUERIES_AT_ONCE = 4096  # queries at a time: faiss multiplies in blocks of that size, and with fewer takes twice as long
 ROUNDS = 20  # of k-means
 PROBES = 64  # of 4√D lists: recall 0.96 on 72,673 real texts (16 of √D lists cost more and found 0.92)
 POINTS_PER_LIST = 64  # enough to place a list, and a quarter of the time of faiss's own 256
@@ -52,7 +52,7 @@ def find_nearest(
     """
     count = min(count, len(vectors) - 1)
     if count < 1:
-        return Search(lambda rows: (np.empty((len(rows), 0), np.int32), np.empty((len(rows), 0), np.float32)), BLOCK)
+        return Search(lambda rows: (np.empty((len(rows), 0), np.int32), np.empty((len(rows), 0), np.float32)), QUERIES_AT_ONCE)
     if device != "cpu":
         return search_device(vectors, count, device, similar=similar)
     search = search_exactly if len(vectors) < exact_below else search_approximately
@@ -80,10 +80,10 @@ def search_euclidean(vectors: np.ndarray | Tensor, count: int, device: str) -> S
         near, ids = apart.topk(count, largest=False)
         return ids.to(torch.int32).cpu().numpy(), -near.cpu().numpy()
 
-    return Search(find, BLOCK // 4)
+    return Search(find, QUERIES_AT_ONCE // 4)
 
 
-def search_exactly(vectors: np.ndarray, count: int, *, block: int = BLOCK) -> Search:
+def search_exactly(vectors: np.ndarray, count: int, *, block: int = QUERIES_AT_ONCE) -> Search:
     """Each vector against all, with faiss; block: vectors at a time."""
     import faiss
 
@@ -96,9 +96,9 @@ def search_approximately(vectors: np.ndarray, count: int, *, probes: int = PROBE
     """Each vector against those of the nearest lists, with faiss; the recall is measured on a sample and said."""
     index = make_lists(vectors, len(vectors), probes=probes)
     index.add(vectors)
-    blocks = (vectors[start : start + BLOCK] for start in range(0, len(vectors), BLOCK))
+    blocks = (vectors[start : start + QUERIES_AT_ONCE] for start in range(0, len(vectors), QUERIES_AT_ONCE))
     say_recall(index, vectors[choose_queries(len(vectors))], blocks, count)
-    return _search_index(index, vectors, count, BLOCK)
+    return _search_index(index, vectors, count, QUERIES_AT_ONCE)
 
 
 def _search_index(index: object, vectors: np.ndarray, count: int, block: int) -> Search:

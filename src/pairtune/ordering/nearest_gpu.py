@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SEARCHED_AT_ONCE = 2048  # vectors whose neighbors are searched at a time
-SCORES = 2**30  # scores held at a time: 4 GB, or a quarter of what is free
+SCORES_AT_ONCE = 2**30  # scores held at a time: 4 GB, or a quarter of what is free
 LITTLE = 2**26  # scores that fit wherever anything is trained: nobody asks what is free
 AGAIN = 2**27  # numbers of the candidates' vectors held at a time: 512 MB
-SPARE = 16  # candidates beyond those asked for, or a sixteenth of them: room for the error of the coarse scores
+SPARE_CANDIDATES = 16  # candidates beyond those asked for, or a sixteenth of them: room for the error of the coarse scores
 ALL_COMPARED = 4  # times the candidates: so few vectors are all compared
 MANY = 2**16  # vectors: below, by the count of bytes and products, float32 ones with all are less work than a second look
 
@@ -61,7 +61,7 @@ def search_device(
     import torch
 
     everything = torch.nn.functional.normalize(torch.as_tensor(vectors).to(device, torch.float32))
-    kept = count + max(SPARE, count // 16)
+    kept = count + max(SPARE_CANDIDATES, count // 16)
     step = min(block, rows_at_a_time(len(vectors), device))
     search: FineSearch | CoarseSearch | None = None
     if len(vectors) >= coarse_from:
@@ -83,8 +83,8 @@ def rows_at_a_time(count: int, device: str) -> int:
 
     if SEARCHED_AT_ONCE * count <= LITTLE:
         return SEARCHED_AT_ONCE
-    free = torch.cuda.mem_get_info(device)[0] // 16 if torch.device(device).type == "cuda" else SCORES
-    return max(1, min(SEARCHED_AT_ONCE, min(SCORES, free) // count))
+    free = torch.cuda.mem_get_info(device)[0] // 16 if torch.device(device).type == "cuda" else SCORES_AT_ONCE
+    return max(1, min(SEARCHED_AT_ONCE, min(SCORES_AT_ONCE, free) // count))
 
 
 def compare_with_all(everything: Tensor, rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -95,7 +95,7 @@ def compare_with_all(everything: Tensor, rows: Tensor, count: int) -> tuple[Tens
     import torch
 
     found, exact = [], everything.double()
-    for part in rows.split(max(1, SCORES // 4 // len(everything))):
+    for part in rows.split(max(1, SCORES_AT_ONCE // 4 // len(everything))):
         similarities = exact[part] @ exact.T  # (b, D)
         similarities[torch.arange(len(part), device=rows.device), part] = -torch.inf
         found.append(similarities.topk(count))

@@ -28,7 +28,7 @@ from pairtune.sbert.trainer import PairTrainer
 PROBE = 16  # pairs of a trial step; two such steps are made
 WORTH = 50  # a training of fewer pairs than this many trials has is over before the trial would pay
 LOOKED_AT = 20_000  # pairs, among which the longest are looked for
-SPARE = 1.25  # so much more than its activations may a step need, for what lives shortly
+SHORT_LIVED = 1.25  # so much more than its activations may a step need, for what lives shortly
 FEWEST = 8  # texts that are encoded at a time
 CHOSEN = "mini_batch_size.json"
 STATE = {"adamw": 8, "adamw-8bit": 2}  # bytes of the optimizer's state for each parameter
@@ -55,7 +55,7 @@ class Forecast:
     def step(self, part: int = 0) -> int:
         """The bytes that a step takes beside the weights. part: texts that are encoded at a time, 0 for all."""
         share = min(part, self.texts) / self.texts if part else 1.0
-        return self.fixed + round(SPARE * self.token * self.tokens * share)
+        return self.fixed + round(SHORT_LIVED * self.token * self.tokens * share)
 
     def fitting_part(self) -> int:
         """How many texts at a time fit into the memory, half of them as often as needed; 0: all do. At least FEWEST.

@@ -209,7 +209,7 @@ class BatchSoftmaxLoss(PairLoss):
     Columns after the second are negatives of all rows: they stay in the denominators of L0.
     guide: vectors of the texts by the encoder as it came; in-batch negatives that are more similar there than the positive,
     by over guide_margin, do not count (they may be false negatives).
-    fused=False keeps to the plain path of the function at any size.
+    fused: as in `batch_softmax_loss`.
     """
 
     temperature: Temperature
@@ -232,7 +232,7 @@ class BatchSoftmaxLoss(PairLoss):
         mini_batch_size: int = 0,
         gather_across_devices: bool = True,
         dimensions: Sequence[int] = (),
-        fused: bool = True,
+        fused: bool | None = None,
     ) -> None:
         how: dict[str, Any] = {"mini_batch_size": mini_batch_size, "gather_across_devices": gather_across_devices}
         super().__init__(model, dimensions=dimensions, **how)
@@ -359,7 +359,7 @@ def build_loss(
     *,
     texts: Callable[[], Sequence[str]] | None = None,
     dimensions: Sequence[int] = (),
-    fused: bool = True,
+    fused: bool | None = None,
 ) -> nn.Module:
     """The loss that a recipe asks for. mse and triplet are the host's own, which look at one row at a time.
 

@@ -243,7 +243,13 @@ def batches_of(stages: Stages, sources: Mapping[str, Dataset]) -> HardBatches:
 def losses_of(model: SentenceTransformer, stages: Stages, dataset: Dataset | DatasetDict) -> dict[str, torch.nn.Module]:
     """The loss of each source, by its name."""
     return {
-        name: build_loss(model, one.loss, texts=lambda: texts_of(dataset), dimensions=one.train.dimensions, fused=one.train.fast)
+        name: build_loss(
+            model,
+            one.loss,
+            texts=lambda: texts_of(dataset),
+            dimensions=one.train.dimensions,
+            fused=None if one.train.fast else False,
+        )
         for name, one in stages.items()
     }
 

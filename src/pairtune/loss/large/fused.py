@@ -9,7 +9,8 @@ import math
 import os
 import shutil
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
@@ -38,11 +39,12 @@ def can_compile() -> bool:
     return find_spec("triton") is not None and bool(compiler) and torch.cuda.is_available()
 
 
-def suits(left: Tensor, right: Tensor) -> bool:
-    """Is the batch one for the fused loss: large, not too wide, in a precision below float64, not being compiled?"""
+def suits(left: Tensor, right: Tensor, *, any_size: bool = False) -> bool:
+    """Is the batch one for the fused loss: large (or of any size), not too wide, below float64, not being compiled?"""
     kind, (pairs, width) = left.device.type, left.shape
     return (
-        pairs >= FUSE_FROM.get(kind, math.inf)
+        kind in FUSE_FROM
+        and (any_size or pairs >= FUSE_FROM[kind])
         and width <= WIDEST
         and torch.float64 not in (left.dtype, right.dtype)
         and not torch.compiler.is_compiling()
@@ -87,11 +89,21 @@ def _fits(layout: Layout, reach: float) -> bool:
 
 
 @dataclass(frozen=True)
+class TileSizes:
+    """How much a GPU holds at a time. sum_rows: rows whose sums are taken, as the sums of single tiles are stored until they are
+    added; weight_bytes: of P; tile: what to change in the kernels' own sizes."""
+
+    sum_rows: int = 16_384
+    weight_bytes: int = 5_632 * 65_536 * 2
+    tile: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class FusedSetup:
     """How to compute one batch.
 
     dtype: of the operands of the products. stored: through `Stored`, otherwise `Tiled`, for which maximum is meant.
-    divisor: of the sum of all terms.
+    divisor: of the sum of all terms. sizes: of `Tiled`.
     """
 
     layout: Layout
@@ -100,6 +112,7 @@ class FusedSetup:
     stored: bool
     maximum: bool
     divisor: float
+    sizes: TileSizes = TileSizes()
 
     @property
     def by_rows(self) -> bool:
@@ -153,7 +166,7 @@ def _engine(setup: FusedSetup, q: Tensor, a: Tensor, kept: list[Tensor] | None) 
     """What computes the sums. kept: what it stored for the gradient, to be filled by `sums`; None when no gradient is wanted."""
     if setup.stored:
         return Stored(setup.layout, q, a, kept)
-    return _tiled().Tiled(setup.layout, q, a, maximum=setup.maximum)
+    return _tiled().Tiled(setup.layout, q, a, maximum=setup.maximum, sizes=setup.sizes)
 
 
 def _tiled() -> ModuleType:

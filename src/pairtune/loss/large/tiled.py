@@ -10,12 +10,9 @@ from torch import Tensor
 from triton import cdiv, next_power_of_2
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from pairtune.loss.large.fused import LN2, STEP
+from pairtune.loss.large.fused import LN2, STEP, TileSizes
 from pairtune.loss.large.kernels import dot_rows, pull_rows, scale_chosen, sum_tiles, weigh_tiles
 from pairtune.loss.large.layout import Layout, weigh
-
-SUM_ROWS = 16_384  # rows whose sums are taken at a time: the sums of single tiles are stored until they are added
-WEIGHT_BYTES = 5_632 * 65_536 * 2  # of P, held one block at a time
 
 # measured on an H200 at n = 768; PER: programs per multiprocessor, of which one does exponentials while the other multiplies
 BF16 = {"BM": 128, "BN": 128, "BK": 64, "GROUP": 4, "PER": 2, "num_warps": 4, "num_stages": 3}
@@ -23,6 +20,8 @@ FLOAT32 = {"BM": 128, "BN": 128, "BK": 32, "GROUP": 8, "PER": 1, "num_warps": 8,
 CONFIGS: dict[tuple[str, torch.dtype], dict[str, Any]] = {
     ("sum", torch.bfloat16): BF16,
     ("weigh", torch.bfloat16): BF16 | {"HALVES": True},
+    ("sum", torch.float16): BF16,
+    ("weigh", torch.float16): BF16 | {"HALVES": True},
     ("sum", torch.float32): FLOAT32,
     ("weigh", torch.float32): FLOAT32 | {"HALVES": False},
 }
@@ -37,8 +36,8 @@ class Tiled:
     maximum: subtract the true maximum of each tile's rows and columns; without it 2^S must not overflow.
     """
 
-    def __init__(self, layout: Layout, q: Tensor, a: Tensor, *, maximum: bool) -> None:
-        self.layout, self.q, self.a, self.maximum = layout, q, a, maximum
+    def __init__(self, layout: Layout, q: Tensor, a: Tensor, *, maximum: bool, sizes: TileSizes) -> None:
+        self.layout, self.q, self.a, self.maximum, self.sizes = layout, q, a, maximum, sizes
         self.kept: list[Tensor] = []  # nothing: tiles are computed again
         self.biases = [None if count is None else count.float().log2() for count in (layout.row_counts, layout.column_counts)]
         self.processors = torch.cuda.get_device_properties(q.device).multi_processor_count if q.is_cuda else 2
@@ -47,7 +46,7 @@ class Tiled:
         """log₂ Σ 2^S over each row and each column, without what the layout leaves out. (U,) and (V,)."""
         by_row, by_column = (torch.full((len(x),), -torch.inf, device=x.device) for x in (self.q, self.a))
         for rows, columns in self.layout.regions(STEP):
-            for part in _cut(rows, SUM_ROWS):
+            for part in _cut(rows, self.sizes.sum_rows):
                 row_sums, column_sums = self._sum_block(part, columns)
                 torch.logaddexp2(by_row[part], row_sums, out=by_row[part])
                 torch.logaddexp2(by_column[columns], column_sums, out=by_column[columns])
@@ -70,7 +69,7 @@ class Tiled:
 
     def _sum_block(self, rows: slice, columns: slice) -> tuple[Tensor, Tensor]:
         """The sums of every tile, and then of all tiles."""
-        config, size = CONFIGS["sum", self.q.dtype], (_height(rows), _height(columns))
+        config, size = self._config("sum"), (_height(rows), _height(columns))
         parts = (cdiv(size[1], config["BN"]), size[0]), (cdiv(size[0], config["BM"]), size[1])
         sums = [torch.empty(shape, device=self.q.device) for shape in parts]
         if not self.maximum:
@@ -90,14 +89,17 @@ class Tiled:
     def _blocks(self) -> Iterator[tuple[slice, slice]]:
         """Blocks of P: as many rows as keep all processors busy in the product with a, as many columns as there is space."""
         tall = min(128 * max(1, self.processors // cdiv(self.q.shape[1], 256)), 8_448)
-        wide = max(STEP, WEIGHT_BYTES // self.q.itemsize // tall // STEP * STEP)
+        wide = max(STEP, self.sizes.weight_bytes // self.q.itemsize // tall // STEP * STEP)
         for rows, columns in self.layout.regions(STEP):
             for part in _cut(columns, wide):
                 for strip in _cut(rows, tall):
                     yield strip, part
 
+    def _config(self, kernel: str) -> dict[str, Any]:
+        return CONFIGS[kernel, self.q.dtype] | dict(self.sizes.tile)
+
     def _launch(self, kernel: str, rows: slice, columns: slice, *outputs: Tensor | None) -> None:
-        config = dict(CONFIGS[kernel, self.q.dtype])
+        config = self._config(kernel)
         height, width = _height(rows), _height(columns)
         tiles = cdiv(height, config["BM"]) * cdiv(width, config["BN"])
         grid = (min(tiles, self.processors * config.pop("PER")),)
