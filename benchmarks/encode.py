@@ -21,7 +21,7 @@ import torch
 
 from pairtune.data.datasets import load_task, task_status
 from pairtune.encoders.embedding import encode
-from pairtune.encoders.export import quicken
+from pairtune.encoders.export import run_on_openvino
 from pairtune.encoders.loading import load_encoder
 from pairtune.fast.architectures import first_position, packed_attention
 from pairtune.fast.packing import Tokens, pack
@@ -67,7 +67,7 @@ def find_texts(count):
 
 def find_ways(name):
     """Functions from texts to unit vectors, by what they are called."""
-    model, quick = load_encoder(name, device="cpu"), quicken(load_encoder(name, device="cpu"))
+    model, on_openvino = load_encoder(name, device="cpu"), run_on_openvino(load_encoder(name, device="cpu"))
 
     def in_bfloat16(texts):
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -78,7 +78,7 @@ def find_ways(name):
         "ours, float32": lambda texts: encode(model, texts),
         "torch, bfloat16": in_bfloat16,
         "torch, bfloat16, packed": lambda texts: encode_packed(model, texts),
-        "OpenVINO, bfloat16 (--quick)": lambda texts: encode(quick, texts),
+        "OpenVINO, bfloat16 (--openvino)": lambda texts: encode(on_openvino, texts),
     }
 
 

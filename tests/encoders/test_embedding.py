@@ -14,9 +14,9 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import AutoConfig, AutoModel
 from typer.testing import CliRunner
 
-from pairtune.encoders import export as quick
+from pairtune.encoders import export
 from pairtune.encoders.embedding import can_cut, cut_features, embed, encode, gpu_products
-from pairtune.encoders.export import quicken
+from pairtune.encoders.export import run_on_openvino
 from pairtune.encoders.index import fingerprint_model
 from pairtune.encoders.loading import fast_precision
 from pairtune.errors import UserError
@@ -115,8 +115,8 @@ needs_openvino = pytest.mark.skipif(find_spec("openvino") is None, reason="needs
 
 
 @needs_openvino
-def test_a_quick_encoder_gives_nearly_the_same_vectors_and_reports_to_nobody(tiny_encoder, tiny_model):
-    model = quicken(SentenceTransformer(tiny_encoder, device="cpu"))
+def test_an_encoder_on_openvino_gives_nearly_the_same_vectors_and_reports_to_nobody(tiny_encoder, tiny_model):
+    model = run_on_openvino(SentenceTransformer(tiny_encoder, device="cpu"))
     found, plain = encode(model, TEXTS), encode(tiny_model, TEXTS)
     cosine = (found * plain).sum(axis=1)
     assert cosine.mean() > 0.9999 and cosine.min() > 0.999
@@ -127,7 +127,7 @@ def test_a_quick_encoder_gives_nearly_the_same_vectors_and_reports_to_nobody(tin
 
 @needs_openvino
 @pytest.mark.parametrize("kind", ["mpnet", "distilbert", "roberta"])
-def test_a_quick_encoder_may_be_of_another_architecture(kind, tiny_model, tmp_path):
+def test_an_encoder_on_openvino_may_be_of_another_architecture(kind, tiny_model, tmp_path):
     sizes = {"n_layers": 2, "n_heads": 4, "dim": 64, "hidden_dim": 128}
     if kind != "distilbert":
         sizes = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64, "intermediate_size": 128}
@@ -138,38 +138,38 @@ def test_a_quick_encoder_may_be_of_another_architecture(kind, tiny_model, tmp_pa
     model = SentenceTransformer(str(tmp_path), device="cpu")
     model.max_seq_length = 100
     plain = encode(model, TEXTS)
-    found = encode(quicken(model), TEXTS)
+    found = encode(run_on_openvino(model), TEXTS)
     assert (plain[:6] @ plain[:6].T).min() < 0.9  # texts that attention and positions tell apart
     assert (plain * found).sum(axis=1).min() > 0.999
 
 
 @needs_openvino
-def test_the_command_line_scores_quickly_when_asked(tiny_encoder, monkeypatch):
+def test_the_command_line_scores_with_openvino_when_asked(tiny_encoder, monkeypatch):
     from pairtune.cli import app
 
     asked = []
-    monkeypatch.setattr(quick, "quicken", lambda model: asked.append(model) or quicken(model))
+    monkeypatch.setattr(export, "run_on_openvino", lambda model: asked.append(model) or run_on_openvino(model))
     arguments = ["score", tiny_encoder, "--left", "how old is the moon", "--right", "the age of the moon", "--json"]
-    slow, fast = (json.loads(CliRunner().invoke(app, [*arguments, *more]).stdout)["scores"][0] for more in ([], ["--quick"]))
+    slow, fast = (json.loads(CliRunner().invoke(app, [*arguments, *more]).stdout)["scores"][0] for more in ([], ["--openvino"]))
     assert len(asked) == 1
     assert slow > 0.2 and abs(slow - fast) < 5e-3
 
 
-def test_a_quick_encoder_without_openvino_says_what_to_install(tiny_model, monkeypatch):
-    monkeypatch.setattr(quick, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"runs on OpenVINO, which is not installed: pip install 'pairtune\[openvino\]'"):
-        quicken(tiny_model)
+def test_an_encoder_on_openvino_without_openvino_says_what_to_install(tiny_model, monkeypatch):
+    monkeypatch.setattr(export, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"OpenVINO is not installed: pip install 'pairtune\[openvino\]'"):
+        run_on_openvino(tiny_model)
 
 
 @needs_openvino
-def test_what_cannot_be_quickened_is_refused(tiny_model):
+def test_what_openvino_cannot_take_is_refused(tiny_model):
     static = SentenceTransformer(modules=[StaticEmbedding(tiny_model.tokenizer, embedding_dim=8)], device="cpu")
-    with pytest.raises(UserError, match="a Transformer on torch, but this one begins with StaticEmbedding"):
-        quicken(static)
+    with pytest.raises(UserError, match="a Transformer on torch, but this encoder begins with StaticEmbedding"):
+        run_on_openvino(static)
     with pytest.raises(
-        UserError, match=r"OpenVINO gives other vectors \(lowest cosine \d\.\d+, not 1\.1\): encode without --quick"
+        UserError, match=r"OpenVINO gives other vectors \(lowest cosine \d\.\d+, not 1\.1\): encode without --openvino"
     ):
-        quicken(tiny_model, lowest_cosine=1.1)
+        run_on_openvino(tiny_model, lowest_cosine=1.1)
 
 
 def test_scores_after_a_training_in_bf16_are_in_float32(tiny_model):

@@ -18,11 +18,11 @@ from pairtune.cli.common import (
     app,
     choose_task,
     print_scores,
+    print_texts,
     refuse_broken,
     say_notes,
     screen,
     settle_prompts,
-    show,
 )
 from pairtune.cli.options import OwnData, takes_data
 from pairtune.errors import UserError
@@ -40,10 +40,10 @@ SplitOption = Annotated[
     str | None,
     typer.Option("--split", help="train, dev, test, or an extra split; default: test, or all pairs of your own file."),
 ]
-Quick = Annotated[
+WithOpenVINO = Annotated[
     bool,
     typer.Option(
-        "--quick", help="Encode on the CPU with OpenVINO in bfloat16: about three times as fast, scores change by up to 0.002."
+        "--openvino", help="Encode on the CPU with OpenVINO in bfloat16: about three times as fast, scores change by up to 0.002."
     ),
 ]
 
@@ -80,7 +80,7 @@ def evaluate(
     own: OwnData = OwnData(),  # noqa: B008
     left_prompt: LeftPrompt = None,
     right_prompt: RightPrompt = None,
-    quick: Quick = False,
+    openvino: WithOpenVINO = False,
     dimension: Annotated[
         list[int], typer.Option(help="Use only this many numbers of each embedding; several times: a table.", min=1)
     ] = [],  # noqa: B006
@@ -94,7 +94,7 @@ def evaluate(
     from pairtune.data.pairs import ALIKE, add_prompts
     from pairtune.sbert.evaluator import evaluate_task
 
-    encoder = load(model, quick)
+    encoder = load(model, openvino)
     prompted = add_prompts(chosen, settle_prompts(encoder, left_prompt, right_prompt, alike=chosen.kind in ALIKE))
     pairs = prompted.split(split)
     say_cut(encoder, [*pairs.left, *pairs.right, *(pairs.corpus or ())])
@@ -196,7 +196,7 @@ def score(
     right: Annotated[str, typer.Option(help="The right text; with a file, the name of its column.")] = "",
     left_prompt: LeftPrompt = None,
     right_prompt: RightPrompt = None,
-    quick: Quick = False,
+    openvino: WithOpenVINO = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Print the score of a pair of texts, or of every pair of a file, one per line."""
@@ -208,7 +208,7 @@ def score(
     lefts, rights = read_sides(file, left or None, right or None) if file else ([left], [right])
     from pairtune.encoders.embedding import score_pairs
 
-    encoder = load(model, quick)
+    encoder = load(model, openvino)
     prompts = settle_prompts(encoder, left_prompt, right_prompt)
     say_cut(encoder, [*lefts, *rights])
     values = [round(float(value), 6) for value in score_pairs(encoder, prompts.of_left(lefts), prompts.of_right(rights))]
@@ -226,7 +226,7 @@ def search(
     top: Annotated[int, typer.Option(help="How many results to show.", min=1)] = 5,
     left_prompt: LeftPrompt = None,
     right_prompt: RightPrompt = None,
-    quick: Quick = False,
+    openvino: WithOpenVINO = False,
     dimension: Dimension = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -237,7 +237,7 @@ def search(
     texts = read_texts(corpus, column)
     from pairtune.encoders.index import open_index  # after the texts: a mistake in them is said at once
 
-    encoder = load(model, quick, dimension)
+    encoder = load(model, openvino, dimension)
     say_cut(encoder, texts)
     index = open_index(encoder, texts, beside=corpus, prompts=settle_prompts(encoder, left_prompt, right_prompt))
     for text in [query] if query is not None else ask("search: "):
@@ -246,18 +246,18 @@ def search(
         if as_json:
             print(json.dumps({"query": text, "matches": matches}))
         else:
-            show("\n".join(f"{match['score']:.4f}  {match['text']}" for match in matches))
+            print_texts("\n".join(f"{match['score']:.4f}  {match['text']}" for match in matches))
 
 
-def load(model: str, quick: bool, dimension: int | None = None) -> SentenceTransformer:
-    """The encoder that scores, on OpenVINO if it shall be quick."""
+def load(model: str, openvino: bool, dimension: int | None = None) -> SentenceTransformer:
+    """The encoder that scores, on OpenVINO if asked for."""
     from pairtune.encoders.loading import load_encoder
 
-    if not quick:
+    if not openvino:
         return load_encoder(model, dimension=dimension)
-    from pairtune.encoders.export import quicken
+    from pairtune.encoders.export import run_on_openvino
 
-    return quicken(load_encoder(model, device="cpu", dimension=dimension))
+    return run_on_openvino(load_encoder(model, device="cpu", dimension=dimension))
 
 
 def say_cut(encoder: SentenceTransformer, texts: Sequence[str]) -> None:

@@ -160,21 +160,22 @@ def _is_installed(package: str) -> bool:
         return False
 
 
-LOWEST_QUICK_COSINE = 0.999  # of a single text; the mean of real ones is above 0.9999
+LOWEST_BFLOAT16_COSINE = 0.999  # of a single text; the mean of real ones is above 0.9999
 OUTPUT = "last_hidden_state"
 
 
-def quicken(model: SentenceTransformer, lowest_cosine: float = LOWEST_QUICK_COSINE) -> SentenceTransformer:
+def run_on_openvino(model: SentenceTransformer, lowest_cosine: float = LOWEST_BFLOAT16_COSINE) -> SentenceTransformer:
     """The same model with its encoder on OpenVINO, checked against itself on sample texts; it can no longer be trained.
 
     lowest_cosine: of the vectors of a sample text before and after; below it the model is refused.
     """
     if find_spec("openvino") is None:
-        raise UserError("a quick encoder runs on OpenVINO, which is not installed: pip install 'pairtune[openvino]'")
+        raise UserError("--openvino: OpenVINO is not installed: pip install 'pairtune[openvino]'")
     first: Any = model[0]
     if not isinstance(first, Transformer) or first.backend != "torch" or _output_of(first) != (OUTPUT,):
         raise UserError(
-            f"a quick encoder is a Transformer on torch, but this one begins with {type(first).__name__}: encode without --quick"
+            f"OpenVINO runs a Transformer on torch, but this encoder begins with {type(first).__name__}: "
+            "encode without --openvino"
         )
     model.to("cpu")
     expected = encode(model, SAMPLES)
@@ -184,10 +185,12 @@ def quicken(model: SentenceTransformer, lowest_cosine: float = LOWEST_QUICK_COSI
         first.model = OnOpenVINO(first.model, {name: features[name] for name in names})
     except RuntimeError as problem:
         reason = str(problem).strip().splitlines()[0]
-        raise UserError(f"OpenVINO cannot take over this encoder ({reason}): encode without --quick") from problem
+        raise UserError(f"OpenVINO cannot take over this encoder ({reason}): encode without --openvino") from problem
     lowest = float(np.einsum("ij,ij->i", expected, encode(model, SAMPLES)).min())
     if not lowest >= lowest_cosine:
-        raise UserError(f"OpenVINO gives other vectors (lowest cosine {lowest:.4f}, not {lowest_cosine}): encode without --quick")
+        raise UserError(
+            f"OpenVINO gives other vectors (lowest cosine {lowest:.4f}, not {lowest_cosine}): encode without --openvino"
+        )
     return model
 
 
