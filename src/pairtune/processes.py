@@ -135,12 +135,12 @@ class Alarm:
         """Tell the others; where this is not the first process, let the first one say it, or say it where that is not there."""
         if not self._take_over():
             self._thread.join()  # it ends this process
-        mine = f"process {self.rank}: {describe(problem)}"
+        mine = f"process {self.rank}: {describe_problem(problem)}"
         try:
             first = self._store.compare_set(FAILED, "", mine).decode()
             if self.rank == 0:
                 self._store.set(SAID, "yes")
-                if first.partition(": ")[2] != describe(problem):
+                if first.partition(": ")[2] != describe_problem(problem):
                     say(f"pairtune: {first}")
             elif not first.startswith("process 0:"):
                 with suppress(dist.DistNetworkError):  # the first held the store, and has said it and left
@@ -196,7 +196,7 @@ def open_store() -> Store:
     return PrefixStore(f"pairtune/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
-def describe(problem: Exception) -> str:
+def describe_problem(problem: Exception) -> str:
     """What a user can mend in words, anything else with the lines of code that it came from."""
     told = in_words(problem)
     return str(told) if isinstance(told, UserError) else "".join(traceback.format_exception(told))

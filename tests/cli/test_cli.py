@@ -266,9 +266,13 @@ def test_shuffle_writes_every_row_once(tmp_path):
     assert found["number"].to_pylist() != list(range(200))
 
 
-def test_recipes_are_listed_with_a_line_of_description_each():
-    lines = dict(line.split(maxsplit=1) for line in call("recipes").splitlines())
-    assert {"own/labelled", "own/positives"} <= set(lines) and all(len(says.split()) > 3 for says in lines.values())
+def test_recipes_are_listed_with_a_whole_sentence_each(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = call("recipes")
+    says = dict(entry.split(maxsplit=1) for entry in listed.replace("\n" + 15 * " ", " ").splitlines())
+    assert {"own/labelled", "own/positives"} <= set(says) and max(map(len, listed.splitlines())) <= 80
+    assert all(len(text.split()) > 3 and text.endswith(".") for text in says.values())
+    assert says["own/positives"].endswith("two hard negatives that are mined before every epoch.")
 
 
 def test_tasks_can_be_read_at_80_columns():
@@ -387,6 +391,10 @@ def test_mined_negatives_train_and_the_model_is_evaluated_and_searched(tmp_path,
     summary = json.loads(call("train", "own/positives", "--data", mined, *quick))
     assert summary["scores"]["1"]["after"]["test"]["MRR"] > 0 and summary["task"] == "mined"
     assert any("negatives from 'negative_1', 'negative_2'" in note for note in read_notes(tmp_path / "run"))
+    asked = json.loads((tmp_path / "run" / "seed-1" / "record.json").read_text())["recipe"]
+    assert (
+        asked["name"] == "own/positives" and asked["stages"][0]["train"]["negatives"] == "given"
+    )  # it mines where there are none
     model = tmp_path / "run" / "model"
     scored = json.loads(call("evaluate", model, "--data", tmp_path / "faq.xlsx", "--json"))
     assert scored["queries"] == 48

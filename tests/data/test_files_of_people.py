@@ -351,6 +351,31 @@ def test_a_table_that_cannot_be_written_is_refused_before_the_work(tmp_path, wor
     assert "tables are written as .csv" in said and "left text from" not in said
 
 
+def test_two_columns_of_texts_need_no_usual_names(tmp_path):
+    tickets = PAIRS.set_axis(["Ticket", "Solution"], axis=1)
+    tickets.assign(number=range(60), score=[row % 2 for row in range(60)]).to_csv(tmp_path / "p.csv", index=False)
+    task = read_pairs(tmp_path / "p.csv")
+    assert {(left, right) for left, right, _ in everything(task)} == set(ROWS) and len(set(task.train.label.tolist())) == 2
+    assert "left text from column 'Ticket'; right text from column 'Solution'; label from column 'score'" in task.notes
+    turned = read_pairs(tmp_path / "p.csv", left="Solution")
+    assert {(right, left) for left, right, _ in everything(turned)} == set(ROWS)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        PAIRS.set_axis(["Ticket", "Solution"], axis=1).assign(comment=PAIRS.answer),
+        PAIRS.set_axis(["Ticket", "Solution"], axis=1).assign(owner=[f"name{row}" for row in range(60)]),
+        PAIRS.set_axis(["how are you?", "fine"], axis=1),
+        PAIRS.set_axis(["Ticket", "Ticket.1"], axis=1).assign(Ticket=range(60)),
+    ],
+)
+def test_texts_are_not_guessed_where_another_column_could_be_one_or_the_header_is_missing(tmp_path, table):
+    table.to_csv(tmp_path / "p.csv", index=False)
+    with pytest.raises(UserError, match=r"which columns are the two texts|the first line seems to be a pair"):
+        read_pairs(tmp_path / "p.csv")
+
+
 @pytest.mark.parametrize("ids", [range(60), [f"Q{row:04d}" for row in range(60)], [f"doc_{row}" for row in range(60)]])
 def test_ids_in_the_place_of_texts_are_pointed_to(tmp_path, ids):
     PAIRS.assign(answer=list(ids)).to_csv(tmp_path / "p.csv", index=False)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from pairtune.data.pairs import PairSet, Task
-from pairtune.data.profile import describe, profile
+from pairtune.data.profile import describe_profile, profile
 
 
 def a_task(pairs: PairSet, kind="ranking", **settings) -> Task:
@@ -47,6 +47,6 @@ def test_a_text_is_counted_as_it_is_whatever_its_length():
 
 
 def test_the_description_says_labels_pairs_and_lengths_in_one_line():
-    assert describe(profile(a_task(PAIRS))) == (
+    assert describe_profile(profile(a_task(PAIRS))) == (
         "ranking: 6 pairs, 3 left (2.0 pairs each) and 5 right texts, 33% positive; 2 words (95 %: 3); dev: 1 query"
     )

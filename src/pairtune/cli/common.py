@@ -139,13 +139,10 @@ def choose_task(name: str | None, own: Task | None) -> Task:
 def stop(message: str) -> typer.Exit:
     """What to raise when Ctrl-C has ended a command: the words are said, and the status is the one that shells give it."""
     say(f"\n{message}")
-    # Under python -m, an interrupt that passed through the exec of a string (imports make dataclasses so) is remembered, and
-    # ends the process as if nobody had caught it; the next exec of a string makes Python forget it.
-    exec("")
     return typer.Exit(130)
 
 
-def show(text: str) -> None:
+def print_texts(text: str) -> None:
     """Print what holds texts of the user's data, which must not steer the terminal."""
     print(printable(text))
 

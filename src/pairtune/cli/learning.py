@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import textwrap
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -115,15 +118,18 @@ def recipes(
     elif name is not None:
         print(find_recipe(name).read_text(encoding="utf-8").rstrip())
     else:
-        print("\n".join(f"{name:<14} {describe_recipe(name)}" for name in shipped_recipes()))
+        width = shutil.get_terminal_size().columns
+        for name in shipped_recipes():
+            print(textwrap.fill(describe_recipe(name), width, initial_indent=f"{name:<14} ", subsequent_indent=15 * " "))
 
 
 def describe_recipe(name: str) -> str:
-    """The comment that a shipped recipe begins with."""
+    """The first sentence of the comment that a shipped recipe begins with."""
     from pairtune.runs.recipe import find_recipe
 
-    first = find_recipe(name).read_text(encoding="utf-8").partition("\n")[0]
-    return first.removeprefix("#").strip() if first.startswith("#") else ""
+    lines = find_recipe(name).read_text(encoding="utf-8").splitlines()
+    comment = " ".join(line.removeprefix("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines))
+    return comment.partition(". ")[0].rstrip(".") + "."
 
 
 @app.command()
@@ -174,11 +180,10 @@ def choose_recipe(name: str | None, own: Task | None, overrides: Sequence[str], 
 
 def make_choice(name: str | None, own: Task | None, overrides: Sequence[str], what: str) -> Choice:
     """The named recipe, without reasons; for one's own pairs, the one that the rules choose."""
-    from pairtune.runs.recipe import read_recipe
-    from pairtune.tune.rules import Choice, choose
+    from pairtune.tune.rules import Choice, choose, read_own
 
     if name is not None:
-        recipe = read_recipe(name, overrides)
+        recipe = read_own(name, own, overrides)
         if recipe.sources and own is not None:
             raise UserError(f"recipe {name} names its data under [[sources]]: `pairtune {what}` takes it without --data")
         return Choice(recipe, ())

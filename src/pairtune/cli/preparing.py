@@ -16,11 +16,11 @@ from pairtune.cli.common import (
     RightPrompt,
     app,
     choose_task,
+    print_texts,
     say_notes,
     screen,
     set_encoder,
     settle_prompts,
-    show,
 )
 from pairtune.cli.learning import make_choice
 from pairtune.cli.options import OwnData, takes_data
@@ -88,7 +88,7 @@ def inspect_sources(recipe: Recipe, pairs: int, as_json: bool) -> None:
         found, seen = find_oddities(source), inspect_recipe(own, source, pairs)
         summary[name] = summarize_data(found, seen, None)
         if not as_json:
-            show(f"\nsource {name}")
+            print_texts(f"\nsource {name}")
             show_inspected(source, Choice(own, ()), found, seen, None)
     if as_json:
         print(json.dumps({"sources": summary}))
@@ -107,12 +107,12 @@ def show_inspected(task: Task, choice: Choice, found: Findings, seen: Seen, seco
 
     chosen = choice.recipe
     lines = [*describe_data(task, found), *describe_seen(seen, chosen), *describe_default(chosen, choice.reasons[1:], seconds)]
-    show(f"{format_lines(lines)}\n")
+    print_texts(f"{format_lines(lines)}\n")
     title = f"{chosen.name}: {len(seen.pairs):,} pairs in batches of {chosen.stages[0].train.batch_size}"
     screen.print(table_of_orders(seen.orders, title))
     for name, one in seen.orders.items():
         if one.hardest:  # a plain order has no groups
-            show(f"\nhardest groups by {name}\n{describe_hardest(one, seen.pairs.left, seen.pairs.right)}")
+            print_texts(f"\nhardest groups by {name}\n{describe_hardest(one, seen.pairs.left, seen.pairs.right)}")
 
 
 def estimate_seconds(task: Task, recipe: Recipe) -> float:

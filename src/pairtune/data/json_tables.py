@@ -18,7 +18,7 @@ import numpy as np
 from pairtune.data.files import split_lines
 from pairtune.data.roles import SPLIT_NAMES
 from pairtune.data.table import Table
-from pairtune.data.text_tables import BLOCK, LINE_FEED, Content, places
+from pairtune.data.text_tables import LINE_FEED, PARSED_AT_ONCE, Content, find_sign
 from pairtune.errors import UserError
 
 SEEN_KEYS = 10_000  # records that are asked for their keys
@@ -106,13 +106,13 @@ def _read_jsonl_quickly(content: Content) -> Table | None:
     if plain is None or (schema := _seen_schema(plain)) is None:
         return None
     signs = np.frombuffer(plain, np.uint8)
-    starts = np.append(0, places(signs, LINE_FEED) + 1)
+    starts = np.append(0, find_sign(signs, LINE_FEED) + 1)
     starts = starts[starts < len(signs)]
     if not (signs[starts] == BRACE).all():  # blank lines, or values over several
         return None
     try:
         parse = arrow.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
-        found = arrow.read_json(pa.py_buffer(plain), arrow.ReadOptions(block_size=BLOCK), parse)
+        found = arrow.read_json(pa.py_buffer(plain), arrow.ReadOptions(block_size=PARSED_AT_ONCE), parse)
     except pa.ArrowException:
         return None
     if found.num_rows != len(starts) or any(column.null_count for column in found.columns):  # two in a line; a key is missing

@@ -56,8 +56,8 @@ def dataset_of_file(stage: Stage) -> Dataset:
     changed = train.positives_only or train.pairs or train.candidates or not given
     if stage.loss.kind == "triplet" or changed:
         raise UserError(
-            f"train.file {path} is trained on as it stands: no triplets, positives_only, negatives, candidates, labels, "
-            f"splits or pairs with it"
+            f"train.file {path} is trained on as it stands: no triplets, positives_only, negatives (unless 'given'), candidates, "
+            "labels, splits or pairs with it"
         )
     try:
         check_file(path, names)

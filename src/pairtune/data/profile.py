@@ -79,11 +79,11 @@ def profile(task: Task) -> Profile:
     )
 
 
-def describe(found: Profile) -> str:
+def describe_profile(found: Profile) -> str:
     """A profile in one line.
 
     >>> task = Task("t", "retrieval", pairs := PairSet.of(["a", "b"], ["x y", "z"]), pairs, pairs, "MRR", ("MRR",))
-    >>> describe(profile(task))
+    >>> describe_profile(profile(task))
     'retrieval: 2 pairs, 2 left and 2 right texts, all positive; 1 word (95 %: 2); dev: 2 queries'
     """
     labels = "all positive" if found.positives == 1 else f"{found.positives:.0%} positive"

@@ -25,7 +25,7 @@ REMOVE = "remove"
 EXTREMES = {"yes": max, "true": max, "no": min, "false": min}
 
 
-def places(values: np.ndarray) -> np.ndarray:
+def relative_ranks(values: np.ndarray) -> np.ndarray:
     """(N,) the rank of each value, from 0 for the lowest to 1 for the highest, ties sharing their mean."""
     return (rankdata(values) - 1) / max(len(values) - 1, 1)
 
@@ -46,7 +46,7 @@ def on_the_other_side(score: np.ndarray, positive: np.ndarray) -> np.ndarray:
 
 def off_by_grade(score: np.ndarray, label: np.ndarray) -> np.ndarray:
     """(N,) how far the place of a pair among all scores lies from its place among all labels, both in 0 … 1."""
-    return np.abs(places(score) - places(label))
+    return np.abs(relative_ranks(score) - relative_ranks(label))
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,14 @@ def find_suspects(pairs: PairSet, left: np.ndarray, right: np.ndarray, *, graded
     left, right: (N, n), the vectors of the texts. graded: the labels are a similarity, not right and wrong.
     """
     from pairtune.data.inspection import find_contradictions, find_rivals, pair_keys
+    from pairtune.ordering.nearest import unit_rows
 
     torn = find_contradictions([pairs], pair_keys(pairs), pairs.grade.tolist())[:most]
     found = [
         Suspect(one.left, one.right, _number(one.grades[-1]), f"it has the labels {', '.join(map(_number, one.grades))}")
         for one in torn
     ]
-    unit = [vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12) for vectors in (left, right)]
+    unit = [unit_rows(vectors) for vectors in (left, right)]
     found += _doubted(pairs, np.einsum("ij,ij->i", *unit), graded, most)
     rivals, _ = find_rivals(pairs, left, right, pairs.positives())
     known = dict(zip(zip(pairs.left, pairs.right, strict=True), pairs.grade.tolist(), strict=True))

@@ -60,7 +60,7 @@ RATINGS = re.compile(  # names that people give to labels, with more words befor
 )
 RANKS = re.compile(r"(rank|ranking|position|place|platz|rang)$")  # names of numbers that are lowest for the best
 NEGATIVES = re.compile(r"(hard)?neg(ative)?s?(passages|ctxs)?\d*")
-SCORES = re.compile(r"(left|right|(hard)?negatives?\d*)score")  # as `pairtune mine` writes them
+SCORE_COLUMN = re.compile(r"(left|right|(hard)?negatives?\d*)score")  # as `pairtune mine` writes them
 SPLIT_NAMES = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("dev", "validation", "valid", "val", "eval", "evaluation", "development"), "dev"),
@@ -103,7 +103,7 @@ def find_roles(
     label: False if the pairs have none; without a name, a column that looks like labels is taken or asked about.
     split: False if the files say it.
     """
-    sides = _find_sides(table.names, left, right)
+    sides = _find_sides(table.names, left, right) or _only_texts(table, left, right, {label, group, split})
     if sides is None:
         raise UserError(_explain(table, left, right))
     if sides[0] == sides[1]:
@@ -182,6 +182,28 @@ def _find_sides(names: Sequence[str], left: str | None, right: str | None) -> tu
     return None
 
 
+def _only_texts(table: Table, left: str | None, right: str | None, taken: set[Any]) -> tuple[str, str] | None:
+    """The two columns of texts, in the order of the file, where no other column can be one; None where a person must say."""
+    if len({*table.names}) < len(table.names) or not all(_names_a_column(name) for name in table.names):
+        return None
+    kinds = {name: _unlike_texts(_peek(table, name)) for name in table.names if name not in taken and not _is_known(name)}
+    texts = [name for name, kind in kinds.items() if kind == 0 or name in (left, right)]
+    if len(texts) != 2 or 1 in {kind for name, kind in kinds.items() if name not in texts}:
+        return None
+    sides = (left or texts[right == texts[0]], right or texts[left != texts[1]])
+    return sides if {*sides} == {*texts} else None
+
+
+def _names_a_column(name: str) -> bool:
+    """A word or two, and no sentence or number, as in a file without a header."""
+    return 0 < len(name.split()) <= 2 and name.strip()[-1] not in ".,!?" and read_number(name) is None
+
+
+def _is_known(name: str) -> bool:
+    plain = plain_name(name)
+    return plain in LABELS or plain == "split" or bool(NEGATIVES.fullmatch(plain) or RATINGS.search(plain))
+
+
 def plain_name(name: str) -> str:
     """A name without case, blanks and signs.
 
@@ -247,7 +269,7 @@ def _unlike_texts(values: Sequence[Any]) -> int:
 def _ask_for_labels(table: Table, others: Sequence[str]) -> None:
     """Refuse to train on all pairs as positives where an unused column looks like labels; gaps in it do not matter."""
     for name in others:
-        if SCORES.fullmatch(plain_name(name)):
+        if SCORE_COLUMN.fullmatch(plain_name(name)):
             continue
         values = [value for value in _peek(table, name) if not is_missing(value)]
         if _look_like_labels(values) or (RATINGS.search(plain_name(name)) and _look_like_ratings(values)):

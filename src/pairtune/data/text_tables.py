@@ -21,7 +21,7 @@ from pairtune.data.files import cut_fields, decode, read_bytes
 from pairtune.data.table import Table
 from pairtune.errors import UserError
 
-BLOCK = 2**25  # bytes that Arrow parses at a time; a longer record is read by Python
+PARSED_AT_ONCE = 2**25  # bytes that Arrow parses at a time; a longer record is read by Python
 QUOTE, LINE_FEED, RETURN = (ord(sign) for sign in '"\n\r')
 BLANK = r"\A[\s\v\x1c-\x1f\x{85}\pZ]*\z"  # what Python's strip leaves nothing of
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # of UTF-8
@@ -140,7 +140,7 @@ def _cut_quickly(content: Content, delimiter: str) -> Any | None:
         names = [str(place) for place in range(len(first))]
         found = arrow.read_csv(
             pa.py_buffer(plain),
-            arrow.ReadOptions(column_names=names, block_size=BLOCK),
+            arrow.ReadOptions(column_names=names, block_size=PARSED_AT_ONCE),
             arrow.ParseOptions(delimiter=delimiter, quote_char='"' if quoted else False, newlines_in_values=quoted),
             arrow.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
         )
@@ -158,7 +158,7 @@ def _is_quoted(content: bytes, delimiter: str) -> bool | None:
     if content.count(b"\r") != content.count(b"\r\n"):
         return None
     signs = np.frombuffer(content, np.uint8)
-    marks = places(signs, QUOTE)
+    marks = find_sign(signs, QUOTE)
     before = np.where(marks > 0, signs[marks - 1], LINE_FEED)
     begins = np.isin(before, (ord(delimiter), LINE_FEED))
     if not begins.any():
@@ -172,10 +172,10 @@ def _is_quoted(content: bytes, delimiter: str) -> bool | None:
     return True if begins[0] and ends[-1] and opened.all() and closed.all() else None
 
 
-def places(signs: np.ndarray, sign: int) -> np.ndarray:
+def find_sign(signs: np.ndarray, sign: int) -> np.ndarray:
     """Where a sign stands; block by block, to hold little."""
-    blocks = range(0, max(len(signs), 1), BLOCK)
-    return np.concatenate([start + np.flatnonzero(signs[start : start + BLOCK] == sign) for start in blocks])
+    blocks = range(0, max(len(signs), 1), PARSED_AT_ONCE)
+    return np.concatenate([start + np.flatnonzero(signs[start : start + PARSED_AT_ONCE] == sign) for start in blocks])
 
 
 def _drop_blank(found: Any, blank: Sequence[int]) -> Any:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from pairtune.data.inspection import Findings
 from pairtune.data.pairs import Task
-from pairtune.data.profile import describe, profile
+from pairtune.data.profile import describe_profile, profile
 from pairtune.ordering.hardness import Inspection
 from pairtune.progress import describe_time
 from pairtune.report.summary import describe_loss, describe_order, describe_schedule
@@ -72,7 +72,7 @@ def summarize_orders(found: Mapping[str, Inspection]) -> dict[str, Any]:
 def describe_data(task: Task, found: Findings) -> Lines:
     """What the texts and labels alone say."""
     return [
-        ("pairs", describe(profile(task))),
+        ("pairs", describe_profile(profile(task))),
         *(("read as", note) for note in task.notes),
         ("labels", _describe_labels(found)),
         ("repeated", f"{found.repeated:,} of {found.pairs:,} pairs repeat another one (case, white space and direction ignored)"),

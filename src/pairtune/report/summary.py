@@ -158,7 +158,7 @@ class RunFacts:
 def describe_runs(shown: Sequence[Shown]) -> RunFacts:
     """The facts and the whole recipes of the runs, side by side."""
     facts = [dict(list_facts(one)) for one in shown]
-    recipes = [{name: show(value) for name, value in dotted(one.run.recipe)} for one in shown]
+    recipes = [{name: write_value(value) for name, value in dotted(one.run.recipe)} for one in shown]
     return RunFacts(_lines(facts), _lines(recipes))
 
 
@@ -210,7 +210,7 @@ def describe_versions(run: Run) -> str:
     return f"{named}, commit {run.commit[:10]}" if run.commit else named
 
 
-def show(value: Any) -> str:
+def write_value(value: Any) -> str:
     """The value of a setting."""
     return "–" if value is None else ", ".join(map(str, value)) if isinstance(value, list) and value else str(value)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pairtune.data.review import HALF, off_by_grade, on_the_other_side, places
+from pairtune.data.review import HALF, off_by_grade, on_the_other_side, relative_ranks
 from pairtune.ordering.hardness import FALSE_NEGATIVE_MARGIN
 from pairtune.runs.evidence import Evidence, Judged, Outcome
 
@@ -104,8 +104,8 @@ def _of_pairs(evidence: Evidence, tested: Judged, count: int) -> Examples:
     Places, not scores: a training may move all cosines without putting any pair before another.
     """
     label = np.array(tested.label)
-    target = places(label) if len(np.unique(label)) > 2 else (label > evidence.positive_above).astype(float)
-    then, now = (np.abs(places(np.array(outcome.score)) - target) for outcome in (tested.before, tested.after))
+    target = relative_ranks(label) if len(np.unique(label)) > 2 else (label > evidence.positive_above).astype(float)
+    then, now = (np.abs(relative_ranks(np.array(outcome.score)) - target) for outcome in (tested.before, tested.after))
     gain = then - now
     wins = [row for row in np.argsort(-gain, kind="stable")[:count] if gain[row] > 0]
 

@@ -23,7 +23,7 @@ from pairtune.runs.mistakes import explain
 
 Normalization = Literal["l2", "l2-batch", "minmax-batch", "range-batch", "none"]
 Select = Literal["best", "last", "average"]
-Table = dict[str, Any]
+TomlTable = dict[str, Any]
 
 
 class Settings(BaseModel):
@@ -233,7 +233,7 @@ class Stage(Settings):
     select: Select | None = Field(None, description="which epoch this stage keeps; default: as the recipe says")
 
     @model_serializer(mode="wrap")
-    def _write(self, write: SerializerFunctionWrapHandler) -> Table:
+    def _write(self, write: SerializerFunctionWrapHandler) -> TomlTable:
         """Without `select` where the recipe's holds: as stages have always been written."""
         return {key: value for key, value in write(self).items() if value is not None}
 
@@ -410,7 +410,7 @@ def make_recipe(table: Mapping[str, Any], origin: str = "recipe") -> Recipe:
         raise UserError(explain(problem, origin, staged="stages" in table)) from None
 
 
-def parse_override(text: str) -> Table:
+def parse_override(text: str) -> TomlTable:
     """`loss.temperature=0.05` as a nested table; the value is TOML, or a bare word.
 
     >>> parse_override("loss.kind=bsc")
@@ -428,7 +428,7 @@ def parse_override(text: str) -> Table:
     return parsed
 
 
-def lay_over_all(table: Table, upper: Table) -> Table:
+def lay_over_all(table: TomlTable, upper: TomlTable) -> TomlTable:
     """The table with the upper one's values, which hold for every stage, whatever it says itself."""
     stages = table.get("stages")
     if "stages" not in upper and isinstance(stages, list) and all(isinstance(stage, dict) for stage in stages):
@@ -438,7 +438,7 @@ def lay_over_all(table: Table, upper: Table) -> Table:
     return lay_over(table, upper)
 
 
-def lay_over(base: Mapping[str, Any], upper: Mapping[str, Any]) -> Table:
+def lay_over(base: Mapping[str, Any], upper: Mapping[str, Any]) -> TomlTable:
     """The base table with the upper one's values in place of its own, table by table."""
     merged = dict(base)
     for key, value in upper.items():

@@ -15,7 +15,7 @@ from pairtune.errors import UserError
 from pairtune.progress import say
 from pairtune.runs.lock import take_lock
 
-Scores = dict[str, float]
+MetricScores = dict[str, float]
 Precision = Literal["float32", "int8", "binary"]
 DEV = "eval_dev_"
 
@@ -28,7 +28,7 @@ class Epoch(BaseModel):
     stage: int
     epoch: int
     loss: float | None = None
-    dev: Scores
+    dev: MetricScores
     temperature: float | None = None
 
 
@@ -40,7 +40,7 @@ class Size(BaseModel):
     dimension: int
     precision: Precision
     bytes: int
-    scores: Scores
+    scores: MetricScores
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class Run(BaseModel):
     seed: int
     metric: str
     recipe: dict[str, Any]
-    before: dict[str, Scores]
-    after: dict[str, Scores]
+    before: dict[str, MetricScores]
+    after: dict[str, MetricScores]
     sizes: list[Size] = []
     epochs: list[Epoch]
     best_epoch: int
@@ -199,7 +199,7 @@ def best_index(dev_scores: Sequence[float]) -> int:
 TIE = 1e-6  # a step of the main metric that no dev set is large enough for
 
 
-def choice_score(scores: Scores, metric: str) -> float:
+def choice_score(scores: MetricScores, metric: str) -> float:
     """What epochs and seeds are chosen by: the main metric and, where that is equal, the mean of the others.
 
     HP@1 of 18 queries has 19 values: the others still see a difference.
@@ -237,7 +237,7 @@ def dotted(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
             yield f"{prefix}{key}", value
 
 
-def dev_scores(entry: dict[str, Any]) -> Scores:
+def dev_scores(entry: dict[str, Any]) -> MetricScores:
     """The scores on dev in an entry of the host's log, which names them so; none where it is about something else.
 
     >>> dev_scores({"eval_dev_MAP": 0.5, "epoch": 1.0})

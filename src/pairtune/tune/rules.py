@@ -1,16 +1,15 @@
 """Which recipe fits which data: a short table of rules, and why each was chosen.
 
-The rules come from runs on the cases of lab/own/cases.py; docs/choosing.md links to what they get on data that had no part in
-choosing them.
+The rules come from runs on files of many sorts. docs/choosing.md links to what they get on data that had no part in the choice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pairtune.data.pairs import Task
-from pairtune.data.profile import Profile, describe, profile
+from pairtune.data.profile import Profile, describe_profile, profile
 from pairtune.encoders.loading import fast_precision
 from pairtune.runs.recipe import Recipe, read_recipe
 from pairtune.runs.settings import USE_MINED
@@ -69,22 +68,20 @@ class Choice:
     reasons: tuple[str, ...]
 
 
-def choose(task: Task, overrides: Iterable[str] = ()) -> Choice:
+def choose(task: Task, overrides: Sequence[str] = ()) -> Choice:
     """The recipe of the first rule that fits the training pairs, with `key=value` overrides laid over it.
 
     Trained in bf16 where the device computes faster in it: the runs behind the rules were in bf16, too.
     """
     data = profile(task)
     rule = next(rule for rule in RULES if rule.fits(data))
-    overrides = [*overrides]
     epochs = ["train.epochs=1"] if data.pairs > MANY_PAIRS else []
-    given = ["train.negatives=given"] if mines_nothing(task, overrides) else []
-    recipe = read_recipe(rule.recipe, [f"train.precision={fast_precision()}", *epochs, *given, *overrides])
+    recipe = read_own(rule.recipe, task, [f"train.precision={fast_precision()}", *epochs, *overrides])
     train = recipe.stages[0].train
     return Choice(
         recipe,
         (
-            f"data: {describe(data)}",
+            f"data: {describe_profile(data)}",
             f"recipe: {rule.recipe}, for {rule.data}: {rule.does}",
             f"training: {train.epochs} epoch{'s' * (train.epochs != 1)}, batches of {train.batch_size}, learning rate "
             f"{train.learning_rate:g}, in {train.precision}; the best epoch on dev is kept (epoch 0 is the encoder as it came)",
@@ -92,8 +89,15 @@ def choose(task: Task, overrides: Iterable[str] = ()) -> Choice:
     )
 
 
-def mines_nothing(task: Task, overrides: Iterable[str]) -> bool:
+def read_own(recipe: str, task: Task | None, overrides: Sequence[str]) -> Recipe:
+    """A shipped recipe as it fits these pairs: one that mines negatives takes those that are given, where it cannot mine."""
+    given = ["train.negatives=given"] if recipe.startswith("own/") and mines_nothing(task, overrides) else []
+    return read_recipe(recipe, [*given, *overrides])
+
+
+def mines_nothing(task: Task | None, overrides: Sequence[str]) -> bool:
     """Whether negatives are there already, or the loss and the file that were asked for cannot take mined ones."""
     asked = dict(one.split("=", 1) for one in overrides if "=" in one)
     kind = asked.get("loss.kind", USE_MINED[0]).strip("\"'")
-    return task.train.negatives is not None or "train.file" in asked or kind not in USE_MINED
+    there = task is not None and task.train.negatives is not None
+    return there or "train.file" in asked or kind not in USE_MINED
