@@ -1,4 +1,4 @@
-"""`python failing.py FOLDER`: pairs of processes of which one fails, and what each of them said and ended with."""
+"""`python failing.py FOLDER`: pairs of processes, most of which fail; what each said, ended with, and left of its threads."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import os
 import signal
 import sys
 from pathlib import Path
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from pairtune.errors import UserError
 from pairtune.processes import together, wait_for_all
@@ -25,8 +28,30 @@ def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-CASES = {"first refuses": (refuse, wait_for_all), "second refuses": (wait_for_all, refuse), "both refuse": (refuse, refuse),
-         "second breaks down": (wait_for_all, break_down), "second dies": (wait_for_all, die)}  # fmt: skip
+CASES = {
+    "all goes well": (wait_for_all, wait_for_all),
+    "first refuses": (refuse, wait_for_all),
+    "second refuses": (wait_for_all, refuse),
+    "both refuse": (refuse, refuse),
+    "second breaks down": (wait_for_all, break_down),
+    "second dies": (wait_for_all, die),
+}
+
+
+class Trainer:
+    """Its parts refer to each other, as the host's do: it is gone when Python collects garbage, not before."""
+
+    def __init__(self):
+        self.itself, self.model = self, DistributedDataParallel(torch.nn.Linear(2, 2))
+
+    def train(self, then):
+        self.model(torch.ones(1, 2)).sum().backward()
+        then()
+
+
+def count_threads():
+    """Those of a group of processes, by the name that torch gives them."""
+    return sum(path.read_text() == "pt_gloo_runloop\n" for path in Path("/proc/self/task").glob("*/comm"))
 
 
 def live(case: str, rank: int, log: Path, environment: dict[str, str]) -> None:
@@ -35,14 +60,17 @@ def live(case: str, rank: int, log: Path, environment: dict[str, str]) -> None:
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT), 2)
     try:
         with together():
-            wait_for_all()
-            CASES[case][rank]()
+            inside = count_threads()
+            Trainer().train(CASES[case][rank])
+        status = 0
     except UserError as problem:
+        status = 2
         if rank == 0:
             print(f"pairtune: {problem}", file=sys.stderr, flush=True)
-        os._exit(2)
     except SystemExit as end:
-        os._exit(end.code)
+        status = end.code
+    log.with_suffix(log.suffix + ".threads").write_text(json.dumps([inside, count_threads()]))
+    os._exit(status)
 
 
 def main(folder: Path) -> None:
@@ -53,7 +81,6 @@ def main(folder: Path) -> None:
         for rank in range(2):
             if not (child := os.fork()):
                 live(case, rank, folder / f"{case}.{rank}", environment)
-                os._exit(0)
             children[child] = case, rank
     ended = {case: [0, 0] for case in CASES}
     for child, (case, rank) in children.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn.functional  # imported inside a group, its functions have it as a default, and it never ends
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]  # documented there, not listed
 
 from pairtune.errors import UserError
@@ -95,7 +97,7 @@ _alarm: Alarm | None = None
 def together() -> Iterator[None]:
     """Inside, the processes that were started together are one group, and an error of one ends all of them with its message.
 
-    In a single process, or inside another such block, it does nothing.
+    Afterwards the group and its threads are gone. In a single process, or inside another such block, it does nothing.
     """
     global _alarm
     if count_processes() == 1 or _alarm is not None:
@@ -115,7 +117,23 @@ def together() -> Iterator[None]:
         raise in_words(problem) from problem
     finally:
         _alarm = None
-    if mine:
+        alarm.stop()
+        if mine:
+            leave_group(sys.exception())
+
+
+def leave_group(problem: BaseException | None = None) -> None:
+    """End the group and its threads. problem: the exception that is on its way, whose frames hold what trains in the group.
+
+    gloo's threads let go of the tensors of a collective a little after it is done, and need Python for that. A thread that
+    does so while Python ends aborts the process. Only a group that nobody holds any more waits for its threads.
+    """
+    failed = problem is not None
+    while problem is not None:
+        traceback.clear_frames(problem.__traceback__)
+        problem = problem.__context__
+    gc.collect()  # the parts of a trainer refer to each other
+    if not (failed and torch.cuda.is_available()):  # NCCL would wait for what the others never finish
         dist.destroy_process_group()
 
 
@@ -150,8 +168,12 @@ class Alarm:
                 print(printable(f"pairtune: {mine}"), file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Stop listening: all went well."""
+        """All went well: whatever happens to the others from now on does not end this process."""
         self._take_over()
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop listening, and wait for the thread: one that is in torch's store while Python ends aborts the process."""
         self._quiet.set()
         self._thread.join()
 

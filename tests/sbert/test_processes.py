@@ -93,7 +93,8 @@ def failed(tmp_path_factory):
     out = tmp_path_factory.mktemp("failed")
     subprocess.run([sys.executable, failing.__file__, str(out)], check=True)
     said = {case: [(out / f"{case}.{rank}").read_text() for rank in range(2)] for case in failing.CASES}
-    return json.loads((out / "ended.json").read_text()), said
+    threads = {path.stem: json.loads(path.read_text()) for path in out.glob("*.threads")}
+    return json.loads((out / "ended.json").read_text()), said, threads
 
 
 @pytest.mark.parametrize(
@@ -107,11 +108,19 @@ def failed(tmp_path_factory):
     ],
 )
 def test_an_error_of_one_process_ends_both_and_the_first_says_it_once(failed, case, message):
-    ended, said = failed
+    ended, said, _ = failed
     assert 0 not in ended[case]
     assert said[case][0].count(message) == 1, said[case]
     # where the first is gone already, the second says itself what it knows
     assert case == "both refuse" or ("give a multiple" not in said[case][1] and "Traceback" not in said[case][1])
+
+
+@pytest.mark.parametrize("who", ["all goes well.0", "all goes well.1", "first refuses.0", "second breaks down.1"])
+def test_no_thread_of_a_group_outlives_it(failed, who):
+    """One that still has a tensor when Python ends aborts the process, whose training was done."""
+    ended, _, threads = failed
+    inside, after = threads[who]
+    assert inside > 0 == after and ended["all goes well"] == [0, 0]
 
 
 def test_a_batch_size_that_processes_cannot_share_is_refused(monkeypatch, tiny_encoder):
