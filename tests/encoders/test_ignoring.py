@@ -60,8 +60,8 @@ def test_texts_made_to_slow_the_rules_down_are_read(tiny_model, rules):
     assert tokenizer.tokenize(f"the moon {LINKS} is cheese") == tiny_model.tokenizer.tokenize("the moon is cheese")
 
 
-@pytest.mark.parametrize(("tokens", "characters"), [(16, 20_000), (8192, 65_536)])
-def test_a_rule_looks_no_further_than_an_encoder_could_read(tmp_path, tiny_model, tokens, characters):
+@pytest.mark.parametrize(("tokens", "characters"), [(16, 20_000), (4096, 32_768), (8192, 40_000), (10**30, 40_000)])
+def test_a_rule_looks_at_so_much_of_a_text_whatever_the_encoder_reads(tmp_path, tiny_model, tokens, characters):
     """`<[^>]+>` looks from each `<` to the end of the text, a time by the square of its length that no counted step tells."""
     tiny_model.tokenizer.model_max_length = tokens
     tiny_model[0].processor = ignoring(tiny_model.tokenizer, ["<[^>]+>"])
