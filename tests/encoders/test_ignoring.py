@@ -16,7 +16,7 @@ from transformers import CanineTokenizer, PreTrainedTokenizerFast
 
 from pairtune.data.inspection import inspect_recipe
 from pairtune.encoders.embedding import encode
-from pairtune.encoders.ignoring import ignoring
+from pairtune.encoders.ignoring import ignoring, note_emptied
 from pairtune.errors import UserError
 from pairtune.runs.recipe import read_recipe
 from pairtune.training import run
@@ -91,6 +91,14 @@ def test_a_rule_that_some_text_slows_down_is_refused_with_that_text(tiny_model, 
 )
 def test_a_rule_that_no_text_slows_down_is_taken(tiny_model, rule):
     assert ignoring(tiny_model.tokenizer, [rule]).tokenize("the moon") == ["the", "moon"]
+
+
+def test_rules_that_leave_nothing_of_texts_say_so_and_of_no_text_are_refused(tiny_model):
+    texts = ["the moon", "the moon", "a river", "a cat", "a dog"]
+    assert note_emptied(ignoring(tiny_model.tokenizer, ["the moon"]), texts) == "ignore leaves nothing of 1 of 4 texts"
+    assert note_emptied(ignoring(tiny_model.tokenizer, ["moon"]), texts) == ""
+    with pytest.raises(UserError, match="ignore leaves nothing of any text"):
+        note_emptied(ignoring(tiny_model.tokenizer, [".+"]), texts)
 
 
 def test_how_fast_a_rule_is_tried_decides_nothing(tiny_model, monkeypatch):

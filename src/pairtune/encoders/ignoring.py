@@ -49,6 +49,20 @@ def ignoring(tokenizer: Any, patterns: Sequence[str]) -> Any:
     )
 
 
+MEASURED = 2000  # texts, evenly drawn
+
+
+def note_emptied(tokenizer: Any, texts: Sequence[str]) -> str:
+    """Of how many texts the rules leave nothing, in words; empty where of none. Refuses rules that leave nothing at all."""
+    distinct = list(dict.fromkeys(texts))
+    measured = distinct[:: 1 + len(distinct) // MEASURED]
+    emptied = sum(not tokens for tokens in tokenizer(measured, add_special_tokens=False, verbose=False)["input_ids"])
+    if measured and emptied == len(measured):
+        raise UserError("ignore leaves nothing of any text, and all would be equal to the encoder: make its expressions narrower")
+    of = "texts" if len(measured) == len(distinct) else "texts that were measured"
+    return f"ignore leaves nothing of {emptied:,} of {len(measured):,} {of}" if emptied else ""
+
+
 LEAST_READ, MOST_READ = 20_000, 40_000  # characters of a text: the longest one takes a rule of the slowest kind two seconds
 CHARACTERS_PER_TOKEN = 8
 
