@@ -17,12 +17,13 @@ LOG_EVERY_SECONDS = 10.0
 
 def count_processes() -> int:
     """How many processes torchrun or accelerate started together; 1 where none did."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    said = os.environ.get("WORLD_SIZE", "1")
+    return int(said) if said.isdecimal() else 1
 
 
 def is_first() -> bool:
     """Whether this is the first of the processes that train together, which speaks for all; true where there is only one."""
-    return os.environ.get("RANK", "0") == "0"
+    return count_processes() == 1 or os.environ.get("RANK", "0") == "0"
 
 
 def say(message: str) -> None:

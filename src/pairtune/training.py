@@ -21,7 +21,7 @@ from pairtune.data.sources import check_sources, prompt_sources, read_sources, w
 from pairtune.data.splits import join_dev, rotate_dev
 from pairtune.errors import UserError
 from pairtune.progress import say
-from pairtune.runs.folder import RunFolder, ask_for, disk_in_words, drop_folder, whole_folder
+from pairtune.runs.folder import RunFolder, ask_for, disk_in_words, drop_folder, refuse_encoder_folder, whole_folder
 from pairtune.runs.lock import check_free
 from pairtune.runs.recipe import Recipe
 from pairtune.runs.record import Run, Trained, choice_score, is_unchanged, kept_run
@@ -59,7 +59,7 @@ def run(
     Of several processes, each trains on its part of every batch; the first one alone looks at the folder, scores and writes.
     """
     from pairtune.encoders.adapters import add_adapter, merge_adapter
-    from pairtune.encoders.ignoring import give_tokenizer, ignoring
+    from pairtune.encoders.ignoring import give_tokenizer, ignoring, note_emptied
     from pairtune.processes import check_same, share_from_first
     from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome
 
@@ -77,6 +77,8 @@ def run(
     model, sides, as_it_came, task = prepare_encoder(recipe, task, seed)
     original = model.tokenizer
     tokenizer = ignoring(original, recipe.ignore) if recipe.ignore else original
+    if recipe.ignore and (emptied := note_emptied(tokenizer, [*task.train.left, *task.train.right])):
+        say(f"{task.name}: {emptied}")
     with folder.hold(), disk_in_words(out):  # not before all that can be refused has been
         if done := share_from_first(lambda: begin(folder, asked, results, resume=resume, overwrite=overwrite)):
             return done
@@ -313,6 +315,7 @@ def train_others(wanted: Sequence[tuple[Recipe, int]], out: Path, seed: int, tas
 
 def find_others(out: Path, seeds: Sequence[int], *, overwrite: bool) -> list[Path]:
     """The runs of other seeds in the folder. Refuses one with a model that none of them made; to lose one that is at work."""
+    refuse_encoder_folder(out)
     mine = {f"seed-{seed}" for seed in seeds}
     others = [path.parent for path in out.glob("seed-*/recipe.json") if path.parent.name not in mine]
     if (out / "model").exists() and not others and not any((out / name / "recipe.json").exists() for name in mine):

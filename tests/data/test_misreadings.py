@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
+from pairtune.data.files import read_scores
 from pairtune.data.own_tables import read_pairs
+from pairtune.data.pairs import PairSet
 from pairtune.errors import UserError
 
 
@@ -453,3 +456,13 @@ def test_a_gap_in_columns_of_negatives_says_which_columns_are_full(tmp_path):
 def test_the_usual_names_of_two_texts_need_no_option(tmp_path, header):
     task = read_pairs(write(tmp_path / "p.csv", header, [(f"a{i}", f"x{i}") for i in range(20)]))
     assert lefts(task) == {f"a{i}" for i in range(20)}
+
+
+def test_scores_of_a_search_that_lie_on_their_side_are_not_read_across(tmp_path):
+    pairs = PairSet.of(["q", "r"], ["a", "b"], corpus=("a", "b", "c"))
+    scores = np.arange(6.0).reshape(2, 3)
+    for name, array in {"flat": scores.ravel(), "whole": scores, "aside": scores.T}.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    assert read_scores(tmp_path / "flat.npy", pairs).tolist() == read_scores(tmp_path / "whole.npy", pairs).tolist()
+    with pytest.raises(UserError, match=r"an array of shape \(3, 2\), expected \(2, 3\): a row for each query"):
+        read_scores(tmp_path / "aside.npy", pairs)

@@ -16,7 +16,7 @@ from sentence_transformers.base.modules import Dense
 
 from pairtune.encoders import loading
 from pairtune.encoders.embedding import score_pairs
-from pairtune.encoders.loading import ENCODERS, READ, check_packaged, find_encoder, load_encoder
+from pairtune.encoders.loading import ENCODERS, READ, check_packaged, find_encoder, load_cross_encoder, load_encoder
 from pairtune.errors import UserError
 
 
@@ -185,6 +185,22 @@ def test_pickled_weights_of_a_later_module_are_refused_as_well(tiny_model, tmp_p
     pickle_weights(next(tmp_path.glob("*_Dense")))
     with pytest.raises(UserError, match=r"_Dense/pytorch_model\.bin holds pickled weights.*save_pretrained"):
         load_encoder(str(tmp_path), device="cpu")
+
+
+def test_an_encoder_is_no_cross_encoder_whose_head_would_be_random(tmp_path, tiny_encoder):
+    from sentence_transformers import CrossEncoder
+
+    plain = Path(shutil.copytree(tiny_encoder, tmp_path / "plain"))
+    with pytest.raises(UserError, match=r"does not have classifier\.bias, classifier\.weight, and scores would be random"):
+        load_cross_encoder(str(plain))
+    CrossEncoder(str(plain), device="cpu").save_pretrained(str(tmp_path / "whole"))
+    assert load_cross_encoder(str(tmp_path / "whole")).predict([("a", "b")]).shape == (1,)
+    (tmp_path / "whole" / "config.json").write_text("[]")
+    with pytest.raises(UserError, match="could not be loaded"):
+        load_cross_encoder(str(tmp_path / "whole"))
+    (plain / "model.safetensors").rename(plain / "pytorch_model.bin")
+    with pytest.raises(UserError, match="holds pickled weights"):
+        load_cross_encoder(str(plain))
 
 
 @pytest.mark.parametrize(("name", "what"), [("tokenizer.json", "tokenizer or settings"), ("model.safetensors", "weights")])

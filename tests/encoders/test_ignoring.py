@@ -16,7 +16,7 @@ from transformers import CanineTokenizer, PreTrainedTokenizerFast
 
 from pairtune.data.inspection import inspect_recipe
 from pairtune.encoders.embedding import encode
-from pairtune.encoders.ignoring import ignoring
+from pairtune.encoders.ignoring import ignoring, note_emptied
 from pairtune.errors import UserError
 from pairtune.runs.recipe import read_recipe
 from pairtune.training import run
@@ -60,8 +60,8 @@ def test_texts_made_to_slow_the_rules_down_are_read(tiny_model, rules):
     assert tokenizer.tokenize(f"the moon {LINKS} is cheese") == tiny_model.tokenizer.tokenize("the moon is cheese")
 
 
-@pytest.mark.parametrize(("tokens", "characters"), [(16, 20_000), (8192, 65_536)])
-def test_a_rule_looks_no_further_than_an_encoder_could_read(tmp_path, tiny_model, tokens, characters):
+@pytest.mark.parametrize(("tokens", "characters"), [(16, 20_000), (4096, 32_768), (8192, 40_000), (10**30, 40_000)])
+def test_a_rule_looks_at_so_much_of_a_text_whatever_the_encoder_reads(tmp_path, tiny_model, tokens, characters):
     """`<[^>]+>` looks from each `<` to the end of the text, a time by the square of its length that no counted step tells."""
     tiny_model.tokenizer.model_max_length = tokens
     tiny_model[0].processor = ignoring(tiny_model.tokenizer, ["<[^>]+>"])
@@ -91,6 +91,14 @@ def test_a_rule_that_some_text_slows_down_is_refused_with_that_text(tiny_model, 
 )
 def test_a_rule_that_no_text_slows_down_is_taken(tiny_model, rule):
     assert ignoring(tiny_model.tokenizer, [rule]).tokenize("the moon") == ["the", "moon"]
+
+
+def test_rules_that_leave_nothing_of_texts_say_so_and_of_no_text_are_refused(tiny_model):
+    texts = ["the moon", "the moon", "a river", "a cat", "a dog"]
+    assert note_emptied(ignoring(tiny_model.tokenizer, ["the moon"]), texts) == "ignore leaves nothing of 1 of 4 texts"
+    assert note_emptied(ignoring(tiny_model.tokenizer, ["moon"]), texts) == ""
+    with pytest.raises(UserError, match="ignore leaves nothing of any text"):
+        note_emptied(ignoring(tiny_model.tokenizer, [".+"]), texts)
 
 
 def test_how_fast_a_rule_is_tried_decides_nothing(tiny_model, monkeypatch):

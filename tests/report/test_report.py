@@ -26,6 +26,7 @@ from pairtune.report.wins import find_examples
 from pairtune.runs.evidence import Evidence, Judged, Outcome, read_evidence
 from pairtune.training import run
 from report_runs import NASTY, duplicates_task, make_small_recipe, ranking_task, search_task
+from small import files_of_at_most
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +117,23 @@ def test_the_kept_scores_give_the_recorded_figures(tmp_path, tiny_encoder, make_
         found = score_split(pairs.gold(), np.array(outcome.score), task.metrics, threshold=recorded.get("threshold"))
         assert found == pytest.approx({name: recorded[name] for name in found}, abs=1e-3)
     assert write_report([tmp_path / "run"], tmp_path / "page.html").stat().st_size < 3_000_000
+
+
+def test_a_page_that_a_full_disk_does_not_take_is_told_in_words_and_the_one_before_stays(finished, page, tmp_path):
+    (tmp_path / "report.html").write_text(page)
+    told = r"report\.html could not be written .*: raise the limit .*run is kept"
+    with files_of_at_most(1_000_000), pytest.raises(UserError, match=told):
+        write_report([finished], tmp_path / "report.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    assert (tmp_path / "report.html").read_text() == page
+
+
+def test_a_page_takes_the_place_of_no_other_file(finished, tmp_path):
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("left,right\n")
+    with pytest.raises(UserError, match=r"pairs\.csv: the report is a page; give a name that ends in \.html"):
+        write_report([finished], pairs)
+    assert pairs.read_text() == "left,right\n"
 
 
 def test_what_an_interrupted_run_has_seen_is_not_lost(tmp_path, tiny_encoder, finished, monkeypatch):

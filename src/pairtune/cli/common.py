@@ -53,6 +53,7 @@ def options(
 
         print(__version__)
         raise typer.Exit
+    check_started_together()
     if count_processes() > 1 and context.invoked_subcommand != "train":
         raise UserError(f"{count_processes()} processes were started together, and only `pairtune train` uses them: start one")
     share_cores()
@@ -60,6 +61,22 @@ def options(
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # what a lost connection means is said in words
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+
+STARTED_TOGETHER = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torchrun and accelerate set, all of them
+
+
+def check_started_together() -> None:
+    """Refuse an environment that says that several processes were started, and not how they find each other."""
+    for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK"):
+        if not (said := os.environ.get(name, "0")).isdecimal():
+            raise UserError(f"the variable {name} is {said!r}, expected a whole number: unset it, or start with torchrun")
+    missing = [name for name in STARTED_TOGETHER if name not in os.environ]
+    if count_processes() > 1 and missing:
+        raise UserError(
+            f"the variable WORLD_SIZE is {count_processes()}, and {' and '.join(missing)} are not there: "
+            f"unset WORLD_SIZE for one process, or start several with torchrun"
+        )
 
 
 def share_cores() -> None:
@@ -81,7 +98,7 @@ Dimension = Annotated[
 
 def set_encoder(settings: Sequence[str] | None, model: str | None) -> list[str]:
     """The settings that were given, and the encoder of --model as one more."""
-    return [*(settings or ()), *([f"encoder={json.dumps(model, ensure_ascii=False)}"] if model else ())]
+    return [*(settings or ()), *([] if model is None else [f"encoder={json.dumps(model, ensure_ascii=False)}"])]
 
 
 def say_notes(task: Task | None) -> None:
@@ -111,7 +128,7 @@ def asked_prompts(left: str | None, right: str | None) -> AskedPrompts:
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Whole numbers, separated by commas, each once.
+    """Whole numbers below 2³², separated by commas, each once.
 
     >>> parse_seeds("1,2")
     [1, 2]
@@ -120,8 +137,10 @@ def parse_seeds(text: str) -> list[int]:
         seeds = [int(part) for part in text.split(",")]
     except ValueError:
         seeds = []
-    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
-        raise UserError(f"--seeds {text!r}: expected whole numbers from 0 on, separated by commas, each once, such as 1,2,3")
+    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
+        raise UserError(
+            f"--seeds {text!r}: expected whole numbers from 0 to 4294967295, separated by commas, each once, such as 1,2,3"
+        )
     return seeds
 
 

@@ -180,7 +180,11 @@ def choose_recipe(name: str | None, own: Task | None, overrides: Sequence[str], 
 
 def make_choice(name: str | None, own: Task | None, overrides: Sequence[str], what: str) -> Choice:
     """The named recipe, without reasons; for one's own pairs, the one that the rules choose."""
+    from pairtune.runs.recipe import parse_override
     from pairtune.tune.rules import Choice, choose, read_own
+
+    if own is not None and any("task" in parse_override(override) for override in overrides):
+        raise UserError("--set task names a dataset, and --data gives your own pairs: give one of the two")
 
     if name is not None:
         recipe = read_own(name, own, overrides)
@@ -246,7 +250,7 @@ def tune(
 
     mine = own.read()
     say_notes(mine)
-    chosen, choice = choose_tuned(recipe, task, mine, settings or ())
+    chosen, choice = choose_tuned(recipe, task, mine, set_encoder(settings, model))
     folder = out or Path("runs") / f"{chosen.name if mine is None else own.name()}-tuned"
     try:
         found = tune_task(
@@ -254,7 +258,6 @@ def tune(
             out=folder,
             start=choice.recipe,
             reasons=choice.reasons,
-            encoder=model,
             minutes=minutes or None,
             most_trainings=trainings,
             jobs=jobs,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -130,6 +131,14 @@ class OwnData:
         if loose:
             raise UserError(f"--{loose[0]} is about pairs of your own: give them with --data FILE")
 
+    def refuse_loss(self, out: Path) -> None:
+        """Refuse to write over a file that is read here: what is written holds other rows and columns."""
+        from pairtune.data.records import expand_pattern
+
+        names = [*(self.data or ()), *(self.train or ()), *(self.dev or ()), *(self.test or ()), *(self.corpus or ())]
+        if out.exists() and any(path.exists() and path.samefile(out) for name in names for path in expand_pattern(name)):
+            raise UserError(f"{out} is what is read, and its rows would be lost: give another name")
+
     def name(self) -> str:
         """How a run on these pairs is called."""
         from pairtune.data.formats import stem_of
@@ -164,6 +173,8 @@ def parse_grades(texts: Sequence[str]) -> dict[str, float | None] | None:
         word, value = _halve("--grade", text, "exact=1")
         try:
             found[word] = None if value.lower() == OUT else float(value)
+            if not math.isfinite(found[word] or 0):
+                raise ValueError
         except ValueError:
             raise UserError(f"--grade {text}: expected a number, or {OUT}, after the label, as in --grade exact=1") from None
     return found or None

@@ -47,7 +47,7 @@ def inspect(
     ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a setting: order.group=4")] = None,
     model: EncoderName = None,
-    pairs: Annotated[int, typer.Option(help="Encode this many training pairs; 0: all.")] = 5000,
+    pairs: Annotated[int, typer.Option(help="Encode this many training pairs; 0: all.", min=0)] = 5000,
     trial: Annotated[
         bool, typer.Option("--trial/--no-trial", help="With --data: train for a few seconds to estimate the training time.")
     ] = True,
@@ -153,19 +153,19 @@ def mine(
     from pairtune.data.formats import check_target, write_table
     from pairtune.data.mining import Wanted, mine_negatives, rank_by, rank_by_words, rescore_with
     from pairtune.data.pairs import ALIKE
+    from pairtune.encoders.loading import load_cross_encoder, load_encoder
 
     check_target(out)
+    own.refuse_loss(out)
     task = own.read_all()
     say_notes(task)
     chosen = choose_task(None, task)
-    wanted = Wanted(count, skip, ranks, margin if margin >= 0 else None, absolute_margin, highest, lowest)
-    rescore = rescore_with(_load_cross_encoder(cross_encoder)) if cross_encoder else None
+    wanted = Wanted(count, skip, ranks, None if margin < 0 else margin, absolute_margin, highest, lowest)
+    rescore = None if cross_encoder is None else rescore_with(load_cross_encoder(cross_encoder))
     ranker: Callable[..., Ranker] = rank_by_words
     if is_run(Path(model)):
         ranker = rank_by_run(Path(model), chosen)
     elif model != BM25:
-        from pairtune.encoders.loading import load_encoder
-
         encoder = load_encoder(model)
         ranker = rank_by(encoder, settle_prompts(encoder, left_prompt, right_prompt, alike=chosen.kind in ALIKE))
     pairs, splits = choose_mined(chosen)
@@ -215,18 +215,6 @@ def columns_of(found: Mined) -> dict[str, Any]:
     return columns | {f"negative_{number}_score": values for number, values in enumerate(scores, start=1)}
 
 
-def _load_cross_encoder(name: str) -> Any:
-    from sentence_transformers import CrossEncoder
-
-    try:
-        return CrossEncoder(name)
-    except (OSError, ValueError, KeyError) as problem:
-        raise UserError(
-            f"cross-encoder {name!r} could not be loaded ({str(problem).splitlines()[0]}): give a folder, or a name on the "
-            f"Hugging Face hub (needs a network)"
-        ) from problem
-
-
 @app.command()
 @takes_data
 def review(
@@ -244,6 +232,9 @@ def review(
     from pairtune.data.review import REMOVE, apply_review, columns_to_review, whole_task
 
     check_target(out or table)
+    own.refuse_loss(out or table)
+    if out is not None and out.exists() and table.exists() and out.samefile(table):
+        raise UserError(f"{out} holds your answers, and they would be lost: give --out another name")
     found = own.read_all()
     say_notes(found)
     task = choose_task(None, found)

@@ -234,6 +234,8 @@ def search(
     from pairtune.data.own_tables import read_texts
 
     refuse_broken(query=query)
+    if query is not None and not query.strip():
+        raise UserError("the query is empty: give a text, or leave it out to type queries one by one")
     texts = read_texts(corpus, column)
     from pairtune.encoders.index import open_index  # after the texts: a mistake in them is said at once
 

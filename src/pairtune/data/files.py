@@ -208,8 +208,13 @@ def read_scores(path: Path, pairs: PairSet) -> np.ndarray:
     """
     values = _read_npy(path) if path.suffix == ".npy" else _read_numbers(path)
     if pairs.corpus is None:
+        if values.ndim > 1 and len(values) != values.size:
+            raise UserError(f"{path}: an array of shape {values.shape}; give one score per pair, in the split's order")
         return values.ravel()
     queries = len(set(pairs.query.tolist()))
+    if values.ndim > 1 and values.shape != (queries, len(pairs.corpus)):
+        expected = f"({queries}, {len(pairs.corpus)}): a row for each query, a column for each candidate"
+        raise UserError(f"{path}: an array of shape {values.shape}, expected {expected}")
     if values.size != queries * len(pairs.corpus):
         raise UserError(
             f"{path}: {values.size} scores for {queries} queries and {len(pairs.corpus)} candidates: "
@@ -230,6 +235,9 @@ def _read_numbers(path: Path) -> np.ndarray:
 
 def _read_npy(path: Path) -> np.ndarray:
     try:
-        return np.asarray(np.load(path, allow_pickle=False), np.float64)
+        found = np.load(path, allow_pickle=False)
+        if np.iscomplexobj(found):
+            raise TypeError("its numbers are complex")
+        return np.asarray(found, np.float64)
     except Exception as problem:  # NumPy lets through what Python's parser says of a damaged header
         raise UserError(f"{path}: not a NumPy array of numbers: {problem}") from problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -51,6 +52,11 @@ class Wanted:
     absolute_margin: float | None = None
     highest: float | None = None
     lowest: float | None = None
+
+    def __post_init__(self) -> None:
+        limits = (self.relative_margin, self.absolute_margin, self.highest, self.lowest)
+        if any(limit is not None and math.isnan(limit) for limit in limits):  # every comparison with it would be false
+            raise UserError("a margin or limit of mining is nan: give a number, or leave it out")
 
     def looked_at(self, answers: int) -> int:
         """How many candidates are looked at. answers: a query has at most so many right ones, which are no candidates."""

@@ -16,7 +16,16 @@ from pairtune.data.files import read_lines
 from pairtune.data.formats import is_table, open_table, stem_of
 from pairtune.data.pairs import Kind, PairSet, Task
 from pairtune.data.profile import check_kind, metrics_of, see_kind
-from pairtune.data.records import Files, Records, choose_splits, collect_records, join_records, leave_out, open_tables
+from pairtune.data.records import (
+    Files,
+    Records,
+    choose_splits,
+    collect_records,
+    join_records,
+    leave_out,
+    open_tables,
+    refuse_unused_grades,
+)
 from pairtune.data.roles import PEEK, Roles, find_roles, plain_name, refuse_labels_in_one, refuse_other_columns
 from pairtune.data.splits import distinct, fold, split_by_key
 from pairtune.data.table import Grades, Table, is_empty, rescale
@@ -80,6 +89,7 @@ def read_pairs(
     named = {"left": left, "right": right, "label": label, "group": group, "split": split}
     roles_of, said = _find_roles(tables, named, negatives)
     roles = next(iter(roles_of.values()))
+    refuse_unused_grades(tables, roles_of, grades or {})
     if grades or skip_empty:
         tables = {
             name: [leave_out(table, roles_of[name], grades or {}, skip_empty=skip_empty) for table in found]
@@ -158,6 +168,8 @@ def read_texts(path: Path | str, column: str | None = None) -> list[str]:
             say(f"{path}: {len(table) - len(kept):,} of {len(table):,} texts are empty, and left out")
             table = table.take(kept, "")
         return table.texts(name)
+    if column is not None:
+        raise UserError(f"{path}: column {column!r} is one of a table, and this file has one text per line: leave it out")
     texts = [text.strip() for _, text in read_lines(path)]
     if not texts:
         raise UserError(f"{path}: the file is empty; expected one text per line")

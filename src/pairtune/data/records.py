@@ -45,7 +45,7 @@ class Records:
 def open_tables(files: Files) -> list[Table]:
     """The tables of one or more files; a name may be a pattern such as `pairs-*.csv`."""
     names = [files] if isinstance(files, (str, Path)) else list(files)
-    paths = [path for name in names for path in _expand(str(name))]
+    paths = [path for name in names for path in expand_pattern(str(name))]
     twice = next((path for place, path in enumerate(paths) if path in paths[:place]), None)
     if twice is not None:
         raise UserError(f"{twice} is given twice; give each file once")
@@ -118,13 +118,24 @@ def _titled(value: dict[str, Any], text: str) -> Any:
     return f"{value['title']} {value[text]}" if value.get("title") else value.get(text)
 
 
-def _expand(name: str) -> list[Path]:
+def expand_pattern(name: str) -> list[Path]:
+    """The files that a name or a pattern stands for."""
     if name.startswith(HUB) or not has_magic(name) or Path(name).exists():
         return [Path(name)]
     found = sorted(map(Path, glob(name, recursive=True)))  # noqa: PTH207 (a pattern may begin at the root)
     if not found:
         raise UserError(f"{name}: no file has such a name")
     return found
+
+
+def refuse_unused_grades(tables: Mapping[str, Sequence[Table]], roles_of: Mapping[str, Roles], grades: Grades) -> None:
+    """Refuse what is said of a label that no pair has: it would do nothing, and was meant for another one."""
+    labels = [(table, roles_of[name].label) for name, found in tables.items() for table in found] if grades else []
+    values = [value for table, label in labels if label for value in table.column(label)]
+    for word, grade in grades.items():
+        if all(grade_of(value, {word: grade}) is value for value in values):
+            known = ", ".join(list(dict.fromkeys(str(value) for value in values))[:10])
+            raise UserError(f"--grade {word}: no pair has that label; the labels are {known or 'none'}")
 
 
 def leave_out(table: Table, roles: Roles, grades: Grades, *, skip_empty: bool) -> Table:

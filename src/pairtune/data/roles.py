@@ -112,6 +112,8 @@ def find_roles(
     others = [name for name in table.names if name not in sides and name not in (group, named)]
     found = tuple(negatives) if negatives is not None else tuple(name for name in others if NEGATIVES.fullmatch(plain_name(name)))
     others = [name for name in others if name not in found]
+    if taken_twice := next((name for name in found if name in (*sides, label, group, named)), None):
+        raise UserError(f"column {taken_twice!r} cannot hold the negatives as well: name a column of its own with --negative")
     labels = label if label is not None else next((name for name in others if plain_name(name) in LABELS), None)
     roles = Roles(*sides, label=labels or None, group=group, split=named or None, negatives=found)
     if label is None and labels is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pairtune.errors import UserError
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import CrossEncoder, SentenceTransformer
 
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 PICKLED_PART = ("pytorch_model*.bin", "adapter_model.bin")  # of one module; other *.bin in subfolders are of other programs
@@ -124,6 +124,20 @@ def check_weights(name: str, folder: Path, transformer: Any) -> None:
         raise UserError(
             f"encoder {name!r}: its file has weights that its config.json does not know ({_some(unexpected)}): they would be "
             f"left out. Copy the whole folder again"
+        )
+
+
+def check_head(name: str, model: CrossEncoder) -> None:
+    """Refuse a cross-encoder some of whose weights are not in its file."""
+    if not Path(name).is_dir():
+        return
+    classifier: Any = model.model
+    options = {"config": classifier.config, "local_files_only": True, "device_map": "meta"}
+    _, info = type(classifier).from_pretrained(name, output_loading_info=True, **options)
+    if missing := [key for key in info["missing_keys"] if not key.startswith("pooler.")]:
+        raise UserError(
+            f"cross-encoder {name!r}: its file does not have {_some(missing)}, and scores would be random: give one that was "
+            f"trained to score pairs, not an encoder"
         )
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pairtune.cache import cache_folder, reaches_hub
-from pairtune.encoders.checking import check_folder, check_loaded, first_line
+from pairtune.encoders.checking import check_folder, check_head, check_loaded, first_line
 from pairtune.errors import UserError
 from pairtune.progress import say
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import CrossEncoder, SentenceTransformer
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,8 @@ def load_encoder(
     max_length: most tokens of a text; None keeps the encoder's own limit, 0 as well, up to LONGEST.
     dimension: how many numbers of each embedding are used, the first ones; None: all.
     """
+    if not name.strip():  # the host would take the folder that we are in
+        raise UserError(f"the encoder is {name!r}: give a folder, a name on the hub, or one of: {', '.join(ENCODERS)}")
     import transformers
     from sentence_transformers import SentenceTransformer
 
@@ -130,6 +132,25 @@ def load_encoder(
     if dimension is not None:
         check_dimensions(model, [dimension])
         model.truncate_dim = dimension
+    return model
+
+
+def load_cross_encoder(name: str) -> CrossEncoder:
+    """A model that scores two texts at once; refuse one that is damaged, or an encoder, whose scores would be random."""
+    from sentence_transformers import CrossEncoder
+
+    if not name.strip():
+        raise UserError(f"the cross-encoder is {name!r}: give a folder, or a name on the hub")
+    if Path(name).is_dir():
+        check_folder(Path(name))
+    try:
+        model = CrossEncoder(name)
+    except Exception as problem:  # as with an encoder
+        raise UserError(
+            f"cross-encoder {name!r} could not be loaded ({first_line(problem)}): give a folder, or a name on the "
+            f"Hugging Face hub (needs a network)"
+        ) from problem
+    check_head(name, model)
     return model
 
 

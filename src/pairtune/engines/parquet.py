@@ -53,6 +53,8 @@ def open_source(name: str) -> ParquetFiles:
     """The Parquet files that a path, a folder or a glob names; every footer is read, and all must have the same columns."""
     import pyarrow.parquet as pq
 
+    if not name.strip():  # it would be the folder that we are in
+        raise UserError("the input has no name: give a Parquet file, a folder or a glob")
     files = _find(name)
     counts, schemas, size = [], [], 0
     for file in files:
@@ -127,7 +129,12 @@ def written_aside(target: str, source: str, overwrite: bool, *, read: Sequence[s
         shutil.rmtree(scratch, ignore_errors=True)
 
 
+OTHER_FORMATS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".xlsx", ".arrow", ".feather")
+
+
 def _refuse_target(final: Path, source: str, overwrite: bool) -> None:
+    if final.suffix.lower() in OTHER_FORMATS:
+        raise UserError(f"{final} would hold Parquet, whatever its name says: give a name that ends in .parquet")
     if final.exists() and not overwrite:
         raise UserError(f"{final} is there already: choose another output, or allow it to be overwritten")
     if final.is_dir() and any(final.iterdir()) and not _is_ours(final):

@@ -49,6 +49,8 @@ class ShuffleJob:
                 raise UserError(f"{name} is {value}; give 1 or more")
         if self.by != "random" and (self.column is None) == (self.prepared is None):
             raise UserError(f"by {self.by} needs either a column or a prepared file, and not both")
+        if self.by == "random" and (self.column or self.prepared):
+            raise UserError("by random reads no column and no prepared file: leave them out, or give another --by")
         memory_bytes(self.memory)
 
 

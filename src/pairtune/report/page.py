@@ -34,7 +34,7 @@ from pairtune.report.scores import score_rows, verdict
 from pairtune.report.summary import Shown, describe_runs, read_runs
 from pairtune.report.wins import find_doubts, find_examples
 from pairtune.runs.evidence import Snapshot
-from pairtune.runs.folder import write_whole
+from pairtune.runs.folder import advise, write_whole
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -55,6 +55,8 @@ class Plot:
 
 def write_report(paths: Sequence[Path], out: Path) -> Path:
     """Read the runs in these folders and write their page; with several runs it compares them."""
+    if out.suffix.lower() not in (".html", ".htm"):  # it would take the place of a file of pairs, say
+        raise UserError(f"{out}: the report is a page; give a name that ends in .html")
     shown = read_runs(paths)
     try:
         page = render(shown)
@@ -64,7 +66,13 @@ def write_report(paths: Sequence[Path], out: Path) -> Path:
             f"({type(problem).__name__}: {problem}): "
             f"if nobody has changed them, please report this (--debug shows where); else train again, with --overwrite"
         ) from problem
-    write_whole(out, page)
+    try:
+        write_whole(out, page)
+    except OSError as problem:
+        raise UserError(
+            f"the report {out} could not be written ({problem.strerror or problem}): "
+            f"{advise(problem) or 'give another --out'}; the run is kept, and `pairtune report` makes the page from it"
+        ) from problem
     return out
 
 

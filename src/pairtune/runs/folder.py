@@ -181,6 +181,12 @@ class RunFolder:
         drop_folder(self.path / "checkpoints")
 
 
+def refuse_encoder_folder(out: Path) -> None:
+    """Refuse to write runs into the folder of an encoder: with other files in it, it would be another encoder."""
+    if (out / "modules.json").exists() or ((out / "config.json").exists() and any(out.glob("*.safetensors"))):
+        raise UserError(f"{out} is the folder of an encoder, and a run would be mixed with its files: give another --out")
+
+
 def ask_for(recipe: Recipe, seed: int, data: str) -> dict[str, Any]:
     """What tells a run from others: a resumed one must ask for the same. data: the fingerprint of its pairs.
 
@@ -223,11 +229,16 @@ def fingerprint_folder(folder: Path) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write aside, then rename: a reader sees the old file or the new one, never half of it."""
+    """Write aside, then rename: a reader sees the old file or the new one, never half of it. What failed takes no room."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{path.name}.part")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    except OSError:
+        with suppress(OSError):
+            aside.unlink()
+        raise
 
 
 def drop_folder(folder: Path) -> None:

@@ -280,7 +280,9 @@ class Recipe(Settings):
         description="name in records and reports; default: the name of the file",
     )
     task: str = Field("stdlib", description="the dataset (`pairtune tasks` lists them); `--data` replaces it by your own")
-    encoder: str = Field("minilm", description="the model to train: `minilm`, `mpnet`, a folder, or a name on the hub")
+    encoder: str = Field(
+        "minilm", min_length=1, description="the model to train: `minilm`, `mpnet`, a folder, or a name on the hub"
+    )
     seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(
         (1,), min_length=1, description="one training for each seed; the best on dev is kept"
     )

@@ -146,10 +146,10 @@ def make_plan(task: Task, base: Recipe, reasons: tuple[str, ...], budget: Budget
 def count_last(whole: float, seconds: float) -> int:
     """How many trainings on all pairs, of so many seconds each, may be averaged in the end.
 
-    >>> count_last(60, 1800), count_last(250, 1800), count_last(900, 1800)
-    (3, 2, 1)
+    >>> count_last(60, 1800), count_last(250, 1800), count_last(900, 1800), count_last(0.5, 1e308)
+    (3, 2, 1, 3)
     """
-    return max(1, min(MOST_LAST, int(seconds * LAST_SHARE / whole)))
+    return max(1, int(min(MOST_LAST, seconds * LAST_SHARE / whole)))
 
 
 def count_folds(trainings: float) -> int:

@@ -18,7 +18,7 @@ from pairtune.data.pairs import Task
 from pairtune.data.sources import without_test
 from pairtune.errors import UserError
 from pairtune.progress import say
-from pairtune.runs.folder import write_whole
+from pairtune.runs.folder import refuse_encoder_folder, write_whole
 from pairtune.runs.lock import hold_folder
 from pairtune.runs.recipe import Recipe, make_recipe
 from pairtune.runs.record import Run
@@ -67,6 +67,7 @@ def tune(
     """
     folder, begun = Path(out), time.monotonic()
     check_limits(minutes, most_trainings, jobs)
+    refuse_encoder_folder(folder)
     with nullcontext() if join else hold_folder(folder):
         base, why = choose_start(task, start, reasons, encoder)
         name = name_search(task, base)
