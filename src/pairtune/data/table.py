@@ -31,7 +31,7 @@ class Table:
     path: Path
     names: tuple[str, ...]
     read: Callable[[str], Sequence[Any]]
-    lines: Sequence[int]
+    lines: Sequence[Any]
     unit: str = "line"
     notes: tuple[str, ...] = ()
     splits: tuple[str, ...] | None = None
@@ -205,7 +205,7 @@ def _hint(names: Sequence[str], name: str) -> str:
 
 GOOD = ("duplicate", "same", "match", "relevant", "positive", "paraphrase", "equivalent", "similar", "entailment")
 BAD = ("different", "irrelevant", "negative", "dissimilar", "unrelated")
-NOT_GOOD = [f"{sign}{gap}{word}" for word in GOOD for sign in ("not", "non", "no") for gap in (" ", "")]
+NOT_GOOD = [f"{sign}{gap}{word}" for word in GOOD for sign in ("not", "non", "no") for gap in (" ", "", " a ", " an ")]
 YES = ("true", "t", "yes", "y", "ja", "wahr", "oui", "vrai", "sí", "si", "sì", "sim", "да", "是", "はい")
 NO = ("false", "f", "no", "n", "nein", "falsch", "non", "faux", "não", "нет", "否", "いいえ")
 WORDS = {**dict.fromkeys((*YES, *GOOD), 1.0), **dict.fromkeys((*NO, *BAD, *NOT_GOOD), 0.0)}
