@@ -19,7 +19,7 @@ from pairtune.errors import UserError
 from pairtune.metrics import score_split
 from pairtune.ordering import Order
 from pairtune.report.page import write_report
-from pairtune.report.plots import plot_batch, precision_curve
+from pairtune.report.plots import is_graded, plot_batch, plot_grades, precision_curve
 from pairtune.report.scores import find_intervals
 from pairtune.report.summary import name_runs, read_runs
 from pairtune.report.wins import find_examples
@@ -242,7 +242,7 @@ def test_wins_and_mistakes_of_pairs_are_judged_by_place_not_by_score():
     label = [1.0, 1.0, 0.0, 0.0]
     before, after = [0.1, 0.8, 0.9, 0.2], [0.6, 0.4, 0.5, 0.3]  # all cosines shrink; pair 0 rises to the top, pair 2 falls
     found = find_examples(made_up("classification", {"score": before}, {"score": after}, label), count=2)
-    assert [one.left for one in found.wins] == ["text 0", "text 2"]
+    assert [one.left for one in found.wins] == ["text 0", "text 3"]
     assert found.wins[0].truth == "positive" and (found.wins[0].before, found.wins[0].after) == ("0.10", "0.60")
     assert {one.left for one in found.mistakes} == {"text 1", "text 2"}
 
@@ -250,12 +250,40 @@ def test_wins_and_mistakes_of_pairs_are_judged_by_place_not_by_score():
 def test_a_win_in_a_search_is_a_better_rank():
     before, after = searched([8, 108, 1, 3]), searched([1, 101, 1, 9])
     found = find_examples(made_up("retrieval", before, after, [1.0] * 4))
-    assert [one.left for one in found.wins] == ["text 0", "text 1"]
+    assert [one.left for one in found.wins] == ["text 0"]
     assert [(one.left, one.before, one.after) for one in found.mistakes] == [
         ("text 1", "rank 108", "rank 101"),
         ("text 3", "rank 3", "rank 9"),
     ]
     assert found.mistakes[0].instead == "x" and found.wins[0].instead == ""
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression", "ranking", "retrieval"])
+def test_no_pair_is_both_a_win_and_a_mistake(kind):
+    rng, count = np.random.default_rng(7), 80
+    label = (np.arange(count) % 5 / 4 if kind == "regression" else np.arange(count) % 2.0).tolist()
+    ranks, scores = rng.integers(1, 9, (2, count)).tolist(), rng.random((2, count)).tolist()
+    sides = [searched(one) for one in ranks] if kind == "retrieval" else [{"score": one} for one in scores]
+    query = (np.arange(count) // 4).tolist() if kind == "ranking" else None
+    found = find_examples(made_up(kind, *sides, label, query=query))
+    wins, mistakes = ({(one.left, one.right) for one in examples} for examples in (found.wins, found.mistakes))
+    assert wins and mistakes and not wins & mistakes
+
+
+def test_graded_pairs_are_shown_as_label_against_cosine_and_have_no_positives():
+    grade = [float(row % 6) for row in range(600)]
+    scores = [0.1 * value + 0.001 * (row % 7) for row, value in enumerate(grade)]
+    kept = made_up("regression", {"score": scores}, {"score": scores}, [value / 5 for value in grade])
+    points, means = plot_grades(kept, kept.test.after).data
+    given = {(row, round(score, 4)) for row, score in zip(kept.test.grade, scores, strict=True)}
+    assert set(zip(points.x, points.y, strict=True)) <= given and len(points.x) == 600
+    assert means.x.tolist() == sorted({*kept.test.grade})
+    assert means.y.tolist() == pytest.approx(
+        [np.mean([y for x, y in zip(kept.test.grade, scores, strict=True) if x == at]) for at in means.x], abs=1e-4
+    )
+    fine = made_up("regression", {"score": scores}, {"score": scores}, [row / 599 for row in range(600)])
+    assert is_graded(fine) and len(plot_grades(fine, fine.test.after).data[1].x) == 11
+    assert not is_graded(made_up("classification", {"score": scores}, {"score": scores}, [row % 2 for row in range(600)]))
 
 
 def test_a_batch_shows_its_groups_positives_negatives_and_suspects(evidence):
@@ -301,6 +329,10 @@ def test_the_page_says_what_was_trained_and_how_it_went(page, finished):
         "the threshold chosen on dev",
     ):
         assert text in page, text
+
+
+def test_the_title_of_a_page_is_the_name_of_the_run(page):
+    assert "<title>twins – pairtune report</title>" in page and "<h1>twins</h1>" in page
 
 
 def test_a_run_without_evidence_still_has_its_scores_and_curves(tmp_path, finished):

@@ -16,6 +16,8 @@ BLUE, ORANGE, GREEN, PINK, SKY, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#C
 SERIES = (BLUE, RED, GREEN, PINK, ORANGE, SKY)
 DASHES = ("solid", "dot", "dash", "dashdot")  # after six runs the colors come again, with another dash
 MOST_POINTS = 300
+MOST_PAIRS = 1000  # points of a plot
+MOST_STEPS = 11  # different labels that each have a mean of their own: a scale from 0 to 10
 BINS = 40
 
 
@@ -171,6 +173,32 @@ def plot_distribution(evidence: Evidence, outcome: Outcome, threshold: float | N
         label = {"text": f" {threshold:.2f}", "showarrow": False, "xanchor": "left", "yanchor": "top"}
         figure.add_annotation(x=threshold, y=1, yref="paper", **label)
     return figure.update_yaxes(tickformat=".0%", rangemode="tozero").update_xaxes(range=reach)
+
+
+def is_graded(evidence: Evidence | None) -> bool:
+    """Whether the test pairs have grades, which are no matter of positive and negative."""
+    return (
+        evidence is not None and evidence.test is not None and evidence.kind == "regression" and len({*evidence.test.label}) > 2
+    )
+
+
+def plot_grades(evidence: Evidence, outcome: Outcome) -> go.Figure:
+    """The label of each test pair against its cosine, thinned where there are many; and the mean cosine along the labels."""
+    assert evidence.test is not None
+    grade, scores = np.array(evidence.test.grade), np.array(outcome.score)
+    figure = plain_figure("label", height=250).update_yaxes(title={"text": "cosine", "standoff": 6, "font": {"size": 13}})
+    some = slice(None, None, -(-len(grade) // MOST_PAIRS))
+    points = {"x": np.round(grade[some], 4), "y": np.round(scores[some], 4)}
+    hover = "label %{x}: cosine %{y:.2f}"
+    figure.add_scatter(
+        **points, name="pair", mode="markers", marker={"color": BLUE, "size": 5, "opacity": 0.35}, hovertemplate=hover
+    )
+    step = np.ptp(grade) / (MOST_STEPS - 1)
+    near = grade if len({*grade}) <= MOST_STEPS else grade.min() + np.round((grade - grade.min()) / step) * step
+    means = [(at, scores[near == at].mean()) for at in np.unique(near)]
+    x, y = np.round(np.transpose(means), 4)
+    line = {"color": ORANGE, "width": 2.2}
+    return figure.add_scatter(x=x, y=y, name="mean", mode="lines+markers", line=line, hovertemplate=hover)
 
 
 def reach_of(evidence: Evidence) -> tuple[float, float]:
