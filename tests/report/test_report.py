@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -25,7 +26,7 @@ from pairtune.report.summary import name_runs, read_runs
 from pairtune.report.wins import find_examples
 from pairtune.runs.evidence import Evidence, Judged, Outcome, read_evidence
 from pairtune.training import run
-from report_runs import NASTY, duplicates_task, make_small_recipe, ranking_task, search_task
+from report_runs import NASTY, WORDS, duplicates_task, make_small_recipe, ranking_task, search_task
 
 
 @pytest.fixture(scope="module")
@@ -294,6 +295,33 @@ def test_a_batch_shows_its_groups_positives_negatives_and_suspects(evidence):
     assert marks["labelled negative"] == {(i, i) for i, positive in enumerate(seen.positive) if not positive}
     assert marks["likely false negative"] == {(2, 5)}
     assert len(figure.layout.shapes) == sum(seen.group.count(group) > 1 for group in set(seen.group))
+
+
+@pytest.mark.parametrize("kind", ["given", "mined"])
+def test_a_batch_shows_the_negatives_that_the_loss_has_seen(tmp_path, tiny_encoder, tiny_model, kind):
+    task, more = search_task(), {"negatives": kind, **({"mined": 1} if kind == "mined" else {})}
+    if kind == "given":
+        given = replace(task.train, negatives=[(f"wrong {row} {WORDS[row % 12]}", "never") for row in range(len(task.train))])
+        task = replace(task, train=given)
+    recipe = make_small_recipe(tiny_encoder, train={"epochs": 1, "batch_size": 8, **more}, loss={"kind": "bsc"})
+    run(recipe, 1, out=tmp_path / "seed-1", task=task)
+    seen = read_evidence(tmp_path / "seed-1" / "evidence.json").stages[0].snapshots[1]
+    count = len(seen.left)
+    if kind == "given":
+        wrong = dict(zip(task.train.left, task.train.negatives, strict=True))
+        assert seen.negatives == [wrong[left][column] for column in (0, 1) for left in seen.left]
+    else:
+        held = dict(zip(task.train.left, [*task.train.right[1:], task.train.right[0]], strict=True))  # until they are mined
+        assert len(seen.negatives) == count and {*seen.negatives} <= {*task.train.corpus}
+        assert seen.negatives != [held[left] for left in seen.left]
+    tiny_model.max_seq_length = 16
+    left, right = (tiny_model.encode(texts, normalize_embeddings=True) for texts in (seen.left, [*seen.right, *seen.negatives]))
+    np.testing.assert_allclose(seen.similarity, left @ right.T, atol=2e-3)
+    figure = plot_batch(seen, 1.0)
+    own = next(trace for trace in figure.data if trace.name == "pair's own negative")
+    assert list(zip(own.y, own.x, strict=True))[:count] == [(row, count + row) for row in range(count)]
+    page = write_report([tmp_path / "seed-1"], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Right of the orange line" in page and "pair&#39;s own negative" in page
 
 
 class Outside(HTMLParser):

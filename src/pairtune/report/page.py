@@ -18,6 +18,7 @@ from plotly.offline import get_plotlyjs
 from pairtune.errors import UserError
 from pairtune.report.plots import (
     HARDNESS,
+    OWN_NEGATIVE,
     SYMBOLS,
     is_graded,
     marked_cells,
@@ -84,6 +85,7 @@ def render(shown: Sequence[Shown]) -> str:
     )
     rows = score_rows(shown)
     names = list(dict.fromkeys(name_run(one.folder) for one in shown))
+    negatives = any(seen.negatives for one in shown for _, seen in snapshots(one))
     title = names[0] if len(names) == 1 else f"{len(shown)} runs"
     return environment.get_template("page.html").render(
         title=title,
@@ -99,7 +101,8 @@ def render(shown: Sequence[Shown]) -> str:
         precision=precision(shown),
         hardness=hardness(shown),
         orders={one.label: orders_of(one) for one in shown},
-        marks={name: (color, edge) for name, (_, color, edge) in SYMBOLS.items()},
+        marks={name: (color, edge) for name, (_, color, edge) in SYMBOLS.items() if name != OWN_NEGATIVE or negatives},
+        negatives=negatives,
         batches=[(one.label, batches(one)) for one in shown if snapshots(one)],
         examples=[(one.label, find_examples(one.evidence)) for one in shown],
         doubts=[(one.label, found) for one in shown if (found := find_doubts(one.evidence))],

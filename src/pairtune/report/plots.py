@@ -281,15 +281,15 @@ LINE = 56  # characters of a line in a hover label
 
 
 def plot_batch(seen: Snapshot, top: float) -> go.Figure:
-    """The cosines of a batch, left texts down, right texts across; hovering over a cell shows its two texts.
+    """The cosines of a batch, left texts down, right texts and then negatives across; hovering over a cell shows its two texts.
 
     top: the cosine that is darkest, the same for all batches that are compared; 0 and less is palest.
     """
-    count = len(seen.left)
-    figure = plain_figure("", height=400)
+    count, across = len(seen.left), len(seen.right) + len(seen.negatives)
+    figure = plain_figure("", height=400 if across == count else 260)
     figure.add_heatmap(
         z=seen.similarity,
-        x=list(range(count)),
+        x=list(range(across)),
         y=list(range(count)),
         zmin=0,
         zmax=top,
@@ -301,21 +301,26 @@ def plot_batch(seen: Snapshot, top: float) -> go.Figure:
     for start, end in group_spans(seen.group):
         corner = {"x0": start - 0.5, "y0": start - 0.5, "x1": end + 0.5, "y1": end + 0.5}
         figure.add_shape(type="rect", **corner, line={"color": GREY, "width": 1.5}, fillcolor="rgba(0,0,0,0)")
+    if seen.negatives:
+        edge = {"x0": count - 0.5, "x1": count - 0.5, "y0": -0.5, "y1": count - 0.5}
+        figure.add_shape(type="line", **edge, line={"color": ORANGE, "width": 2})
     for name, cells in marked_cells(seen).items():
-        _mark(figure, cells, name, 320 / max(count, 1))
+        _mark(figure, cells, name, 320 / max(across, 1))
     # the hover label takes an axis value's text from its tick, so each text is on the page once, not once per cell
-    ticks = {"tickmode": "array", "tickvals": list(range(count)), "showticklabels": False, "showgrid": False}
-    figure.update_xaxes(**ticks, ticktext=[wrap(text) for text in seen.right], constrain="domain")
+    ticks = {"tickmode": "array", "tickvals": list(range(across)), "showticklabels": False, "showgrid": False}
+    figure.update_xaxes(**ticks, ticktext=[wrap(text) for text in (*seen.right, *seen.negatives)], constrain="domain")
     figure.update_yaxes(
         **ticks, ticktext=[wrap(text) for text in seen.left], autorange="reversed", scaleanchor="x", constrain="domain"
     )
     return figure.update_layout(showlegend=False, margin={"l": 4, "r": 4, "t": 4, "b": 30})
 
 
+OWN_NEGATIVE = "pair's own negative"
 SYMBOLS = {  # symbol, color and edge of each kind of mark; the page's legend shows the same
     "positive pair": ("circle", "#ffffff", "#20242b"),
     "labelled negative": ("x", "#20242b", "#ffffff"),
     "likely false negative": ("diamond", RED, "#ffffff"),
+    OWN_NEGATIVE: ("square", ORANGE, "#ffffff"),
 }
 
 
@@ -325,6 +330,7 @@ def marked_cells(seen: Snapshot) -> dict[str, list[tuple[int, int]]]:
         "positive pair": [(i, i) for i, positive in enumerate(seen.positive) if positive],
         "labelled negative": [(i, i) for i, positive in enumerate(seen.positive) if not positive],
         "likely false negative": seen.suspects,
+        OWN_NEGATIVE: [(place % len(seen.left), len(seen.right) + place) for place in range(len(seen.negatives))],
     }
 
 
