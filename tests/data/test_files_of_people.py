@@ -277,6 +277,13 @@ def test_passages_as_lists_of_texts_and_labels_are_a_ranking(tmp_path, ending):
     assert {(left, right) for left, right, label in everything(task) if label == 1} == set(ROWS)
 
 
+def test_a_word_that_is_given_no_grade_is_named_beside_those_that_are(tmp_path):
+    path = labelled(tmp_path / "p.csv", "label", ["neutral", "entailment", "contradiction"])
+    said = r"the label is 'contradiction'.* holds 'contradiction', 'entailment', 'neutral': .*--grade contradiction=N --grade "
+    with pytest.raises(UserError, match=said + r"entailment=1 --grade neutral=0\.5"):
+        read_pairs(path, grades={"neutral": 0.5})
+
+
 @pytest.mark.parametrize(
     ("records", "message"),
     [

@@ -83,14 +83,14 @@ class Table:
         lines = [self.lines[record] for record in records]
         return replace(self, read=read, head=None, lines=lines, splits=splits, notes=(*self.notes, note))
 
-    def _refuse_words(self, name: str, values: Sequence[Any]) -> None:
-        """Name all labels, where some are words that say nothing of how well the texts go together."""
+    def _refuse_words(self, name: str, values: Sequence[Any], grades: Grades) -> None:
+        """Name all labels, where some are words that say nothing of how well the texts go together. values: after the grades."""
         record = next((record for record, value in enumerate(values) if _is_word(value)), None)
         if record is None:
             return
-        known = sorted({str(value) for value in values if not is_empty(value)})
+        known = sorted({str(value) for value in self.column(name) if not is_empty(value)})
         shown = ", ".join(map(repr, known)) if len(known) <= MOST_WORDS else f"{len(known):,} different texts"
-        worth = {word: f"{WORDS[word.lower()]:g}" if word.lower() in WORDS else "N" for word in known[:3]}
+        worth = {word: _worth_of(word, grades) for word in known[:3]}
         example = " ".join(f"--grade {quote(word)}={value}" for word, value in worth.items())
         cure = f"say what each is worth: {example} and so on, higher for better pairs; =out leaves its pairs out"
         cure = cure if len(known) <= MOST_WORDS else "these are no labels"
@@ -121,7 +121,7 @@ class Table:
             quick = np.array([np.nan])
         if np.isfinite(quick).all():
             return quick.tolist()
-        self._refuse_words(name, values)
+        self._refuse_words(name, values, grades or {})
         self._refuse_mixed_percentages(values)
         commas = any(isinstance(value, str) and re.match(CLEAR_COMMA, value.strip()) for value in values)
         return [parse_label(value, partial(self.where, record), commas) for record, value in enumerate(values)]
@@ -173,6 +173,13 @@ def grade_of(value: Any, grades: Grades) -> Any:
     text = f"{value:g}" if isinstance(value, float) else str(value).strip()
     found = {word.strip().lower(): grade for word, grade in grades.items()}
     return found.get(text.lower(), value)
+
+
+def _worth_of(word: str, grades: Grades) -> str:
+    """What a word is worth, as `--grade` takes it: what was given, or is known; N where nobody has said it."""
+    grade = grade_of(word, grades)
+    grade = WORDS.get(word.lower()) if grade == word else grade
+    return "N" if grade is None else f"{grade:g}"
 
 
 def _check_text(value: Any, name: str, where: str) -> None:
