@@ -239,10 +239,21 @@ def test_the_precision_curve_lies_on_the_one_of_scikit_learn(evidence):
     assert len(ours) > 30 and ours <= theirs
 
 
+def examples_of(evidence, **more):
+    found = find_examples(evidence, **more)
+    assert found is not None
+    return found
+
+
+def test_where_nothing_was_wrong_there_are_neither_wins_nor_mistakes():
+    found = examples_of(made_up("retrieval", searched([1, 1]), searched([1, 1]), [1.0, 1.0]))
+    assert not found.wins and not found.mistakes and find_examples(None) is None
+
+
 def test_wins_and_mistakes_of_pairs_are_judged_by_place_not_by_score():
     label = [1.0, 1.0, 0.0, 0.0]
     before, after = [0.1, 0.8, 0.9, 0.2], [0.6, 0.4, 0.5, 0.3]  # all cosines shrink; pair 0 rises to the top, pair 2 falls
-    found = find_examples(made_up("classification", {"score": before}, {"score": after}, label), count=2)
+    found = examples_of(made_up("classification", {"score": before}, {"score": after}, label), count=2)
     assert [one.left for one in found.wins] == ["text 0", "text 3"]
     assert found.wins[0].truth == "positive" and (found.wins[0].before, found.wins[0].after) == ("0.10", "0.60")
     assert {one.left for one in found.mistakes} == {"text 1", "text 2"}
@@ -250,7 +261,7 @@ def test_wins_and_mistakes_of_pairs_are_judged_by_place_not_by_score():
 
 def test_a_win_in_a_search_is_a_better_rank():
     before, after = searched([8, 108, 1, 3]), searched([1, 101, 1, 9])
-    found = find_examples(made_up("retrieval", before, after, [1.0] * 4))
+    found = examples_of(made_up("retrieval", before, after, [1.0] * 4))
     assert [one.left for one in found.wins] == ["text 0"]
     assert [(one.left, one.before, one.after) for one in found.mistakes] == [
         ("text 1", "rank 108", "rank 101"),
@@ -266,7 +277,7 @@ def test_no_pair_is_both_a_win_and_a_mistake(kind):
     ranks, scores = rng.integers(1, 9, (2, count)).tolist(), rng.random((2, count)).tolist()
     sides = [searched(one) for one in ranks] if kind == "retrieval" else [{"score": one} for one in scores]
     query = (np.arange(count) // 4).tolist() if kind == "ranking" else None
-    found = find_examples(made_up(kind, *sides, label, query=query))
+    found = examples_of(made_up(kind, *sides, label, query=query))
     wins, mistakes = ({(one.left, one.right) for one in examples} for examples in (found.wins, found.mistakes))
     assert wins and mistakes and not wins & mistakes
 
@@ -318,10 +329,10 @@ def test_a_batch_shows_the_negatives_that_the_loss_has_seen(tmp_path, tiny_encod
     left, right = (tiny_model.encode(texts, normalize_embeddings=True) for texts in (seen.left, [*seen.right, *seen.negatives]))
     np.testing.assert_allclose(seen.similarity, left @ right.T, atol=2e-3)
     figure = plot_batch(seen, 1.0)
-    own = next(trace for trace in figure.data if trace.name == "pair's own negative")
+    own = next(trace for trace in figure.data if trace.name == "own negative")
     assert list(zip(own.y, own.x, strict=True))[:count] == [(row, count + row) for row in range(count)]
     page = write_report([tmp_path / "seed-1"], tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "Right of the orange line" in page and "pair&#39;s own negative" in page
+    assert "Right of the orange line" in page and f"{len(seen.negatives)} own negatives" in page
 
 
 class Outside(HTMLParser):

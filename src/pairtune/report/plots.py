@@ -315,7 +315,7 @@ def plot_batch(seen: Snapshot, top: float) -> go.Figure:
     return figure.update_layout(showlegend=False, margin={"l": 4, "r": 4, "t": 4, "b": 30})
 
 
-OWN_NEGATIVE = "pair's own negative"
+OWN_NEGATIVE = "own negative"  # one that the data, or mining, gave to this pair
 SYMBOLS = {  # symbol, color and edge of each kind of mark; the page's legend shows the same
     "positive pair": ("circle", "#ffffff", "#20242b"),
     "labelled negative": ("x", "#20242b", "#ffffff"),

@@ -39,10 +39,10 @@ class Examples:
     mistakes: list[Example]
 
 
-def find_examples(evidence: Evidence | None, count: int = COUNT) -> Examples:
-    """The wins and mistakes of a run: by query where it ranks or searches, else by pair."""
+def find_examples(evidence: Evidence | None, count: int = COUNT) -> Examples | None:
+    """The wins and mistakes of a run: by query where it ranks or searches, else by pair. None where no scores were kept."""
     if evidence is None or evidence.test is None:
-        return Examples([], [])
+        return None
     tested = evidence.test
     if evidence.kind == "retrieval":
         return _of_queries(_searched(tested, tested.before), _searched(tested, tested.after), count)
