@@ -54,7 +54,6 @@ def train_stage(
     to_beat: the score on dev of the model as it is now, which is kept if no epoch has a higher one; None: an epoch is kept.
     """
     from pairtune.encoders.adapters import restore_weights
-    from pairtune.encoders.embedding import describe_cut
     from pairtune.encoders.loading import length_of, set_length
     from pairtune.processes import share_from_first
     from pairtune.sbert.callbacks import Clock, LogEpochs, Progress
@@ -70,8 +69,8 @@ def train_stage(
     first = Beginning(model) if to_beat is not None else None
     set_length(model, stage.train.max_seq_length or length_of(model))
     dataset = training_data(model, task, recipe, stage, seed)
-    if not stage.train.file and (cut := describe_cut(model, texts_of(dataset))):
-        say(f"{task.name}: {cut}; train.max_seq_length says how many are read")
+    if not stage.train.file:
+        say_lengths(model, task.name, texts_of(dataset))
     rows = count_rows(dataset)
     clock = Clock(pairs_per_epoch=rows)
     watch = Watch(clock, stage.loss.positive_above)
@@ -152,3 +151,13 @@ def _read_trained(path: Path) -> Trained | None:
         return Trained(**{**values, "epochs": [Epoch.model_validate(epoch) for epoch in values["epochs"]]})
     except (OSError, ValueError, TypeError, LookupError):
         return None
+
+
+def say_lengths(model: SentenceTransformer, name: str, texts: Sequence[str]) -> None:
+    """How many texts are cut, and whether the encoder knows their words."""
+    from pairtune.encoders.embedding import describe_cut, share_unknown, warn_unknown
+
+    if cut := describe_cut(model, texts):
+        say(f"{name}: {cut}; train.max_seq_length says how many are read")
+    if unknown := warn_unknown(share_unknown(model, texts)):
+        say(f"{name}: {unknown}")

@@ -198,6 +198,92 @@ def test_json_is_read_in_the_layouts_that_programs_write(tmp_path, layout):
     assert layout != "splits" or set(task.test.left) == {left for left, _ in ROWS[50:]}
 
 
+LISTS = {
+    "a question and its answer": (lambda left, right: [left, right], None, "lists of left, right"),
+    "with a label": (lambda left, right: [left, right, int(left[-2]) % 2], None, "lists of left, right, label"),
+    "with negatives": (lambda left, right: [left, right, "n", "m"], ("n", "m"), "lists of left, right, negative_1, negative_2"),
+}
+
+
+@pytest.mark.parametrize("layout", LISTS)
+@pytest.mark.parametrize("ending", ["json", "jsonl"])
+def test_lists_of_texts_are_pairs(tmp_path, layout, ending):
+    record, negatives, note = LISTS[layout]
+    records = [record(*row) for row in ROWS]
+    path = tmp_path / f"p.{ending}"
+    path.write_text(json.dumps(records) if ending == "json" else "\n".join(map(json.dumps, records)))
+    task = read_pairs(path)
+    assert {(left, right) for left, right, _ in everything(task)} == set(ROWS) and f"p.{ending}: {note}" in task.notes
+    assert {*(task.train.negatives or [None])} == {negatives}
+    assert task.kind == ("classification" if "label" in layout else "retrieval")
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([["a", "b"], ["c"]], "record 2: expected a list of 2, as the first one"),
+        ([["a", 1]], "record 1: a list, expected two texts, and then a label or negatives"),
+        ([["a", "b", 1, "c"]], "record 1: a list, expected two texts, and then a label or negatives"),
+    ],
+)
+def test_other_lists_are_refused(tmp_path, records, message):
+    (tmp_path / "p.json").write_text(json.dumps(records))
+    with pytest.raises(UserError, match=message):
+        read_pairs(tmp_path / "p.json")
+
+
+def test_a_list_that_an_export_keeps_inside_other_objects_is_found(tmp_path):
+    whole = {"meta": {"tool": "x"}, "response": {"items": [{"q": {"text": left}, "a": {"text": right}} for left, right in ROWS]}}
+    (tmp_path / "p.json").write_text(json.dumps(whole, indent=1))
+    task = read_pairs(tmp_path / "p.json")
+    assert {(left, right) for left, right, _ in everything(task)} == set(ROWS)
+
+
+def test_squad_gives_each_question_that_has_an_answer_with_its_paragraph(tmp_path):
+    qas = [{"question": left, "answers": [{"text": "an hour"}], "is_impossible": False} for left, _ in ROWS]
+    paragraphs = [{"context": right, "qas": [qa]} for qa, (_, right) in zip(qas, ROWS, strict=True)]
+    paragraphs[0]["qas"].append({"question": "why?", "answers": [], "is_impossible": True})
+    squad = {
+        "version": "2.0",
+        "data": [{"title": "a", "paragraphs": paragraphs[:30]}, {"title": "b", "paragraphs": paragraphs[30:]}],
+    }
+    (tmp_path / "p.json").write_text(json.dumps(squad))
+    task = read_pairs(tmp_path / "p.json")
+    assert {(left, right) for left, right, _ in everything(task)} == set(ROWS)
+    assert any("as SQuAD has them; 1 questions that nothing there answers are left out" in note for note in task.notes)
+    squad["data"][1]["paragraphs"][0].pop("context")
+    (tmp_path / "p.json").write_text(json.dumps(squad))
+    with pytest.raises(UserError, match="article 2: expected paragraphs with 'context' and 'qas'"):
+        read_pairs(tmp_path / "p.json")
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_passages_as_lists_of_texts_and_labels_are_a_ranking(tmp_path, ending):
+    records = [
+        {
+            "query": left,
+            "answers": ["an hour"],
+            "passages": {"is_selected": [0, 1], "passage_text": ["another", right], "url": ["x", "y"]},
+        }
+        for left, right in ROWS
+    ]
+    path = tmp_path / f"p.{ending}"
+    if ending == "parquet":
+        Dataset.from_list(records).to_parquet(path)
+    else:
+        path.write_text("\n".join(map(json.dumps, records)))
+    task = read_pairs(path)
+    assert task.kind == "ranking"
+    assert {(left, right) for left, right, label in everything(task) if label == 1} == set(ROWS)
+
+
+def test_a_word_that_is_given_no_grade_is_named_beside_those_that_are(tmp_path):
+    path = labelled(tmp_path / "p.csv", "label", ["neutral", "entailment", "contradiction"])
+    said = r"the label is 'contradiction'.* holds 'contradiction', 'entailment', 'neutral': .*--grade contradiction=N --grade "
+    with pytest.raises(UserError, match=said + r"entailment=1 --grade neutral=0\.5"):
+        read_pairs(path, grades={"neutral": 0.5})
+
+
 @pytest.mark.parametrize(
     ("records", "message"),
     [
@@ -245,7 +331,9 @@ def test_archives_of_one_file_are_unpacked_and_others_named(tmp_path):
         ("p.csv", "# exported\nquestion,answer\na,b\n", r"the header has 1 \(# exported\); .* delete what stands above them"),
         ("p.csv", 'question, answer\na, "b, c"\n', "a quotation mark must follow the delimiter at once"),
         ("p.csv", "question,answer\n'a, b','c'\n", "texts are quoted with double quotation marks"),
-        ("p.csv", "FAQ 2024,,\nquestion,answer,date\na,b,c\n", "the first line names only some of the 3 columns"),
+        ("p.csv", "FAQ,2024,\nquestion,answer,date\na,b,c\n", "the first line names only some of the 3 columns"),
+        ("p.csv", "FAQ of the shop\nquestion,answer\na,b,c\n", r"line 3: 3 fields, but the header has 2"),
+        ("p.xls", "x", r"of spreadsheets only \.xlsx is read: save the sheet as \.xlsx, or as \.csv"),
     ],
 )
 def test_a_file_that_is_no_table_yet_says_what_to_change(tmp_path, name, content, message):
@@ -261,20 +349,62 @@ def test_a_folder_of_files_says_how_to_name_them(tmp_path):
         read_pairs(tmp_path / "clone")
 
 
-def test_a_workbook_says_which_sheet_was_read_in_vain_and_forgets_columns_without_a_name(tmp_path):
+def write_workbook(path, sheets):
     import openpyxl
 
     book = openpyxl.Workbook()
-    book.active.append(["see the second sheet"])
-    sheet = book.create_sheet("data")
-    for row in (["question", "answer", None], *([*row, None] for row in ROWS)):
-        sheet.append(row)
-    book.save(tmp_path / "p.xlsx")
-    with pytest.raises(UserError, match="no records in the sheet 'Sheet', which is the first of 'Sheet', 'data'"):
-        read_pairs(tmp_path / "p.xlsx")
-    book.move_sheet("data", -1)
-    book.save(tmp_path / "p.xlsx")
-    assert len(everything(read_pairs(tmp_path / "p.xlsx"))) == 60
+    book.remove(book.active)
+    for title, rows in sheets.items():
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
+    book.save(path)
+    return path
+
+
+HEADER = ["question", "answer"]
+
+
+def test_the_first_sheet_with_a_table_is_read_without_columns_that_are_empty(tmp_path):
+    rows = [[*HEADER, None], *([*row, None] for row in ROWS)]
+    task = read_pairs(write_workbook(tmp_path / "p.xlsx", {"About": [["see the second sheet"], ["it has pairs"]], "Data": rows}))
+    assert {(left, right) for left, right, _ in everything(task)} == set(ROWS)
+    assert "p.xlsx: read the sheet 'Data' of 'About', 'Data'" in task.notes
+    with pytest.raises(UserError, match="no records in the sheets 'A', 'B': give a header and a row for each pair"):
+        read_pairs(write_workbook(tmp_path / "p.xlsx", {"A": [["see the second sheet"]], "B": [HEADER]}))
+
+
+def test_sheets_that_are_called_train_and_test_are_the_splits(tmp_path):
+    sheets = {"Train": [HEADER, *ROWS[:40]], "dev": [HEADER, *ROWS[40:50]], "test": [HEADER, *ROWS[50:]]}
+    task = read_pairs(write_workbook(tmp_path / "p.xlsx", sheets))
+    assert [{*part.left} for part in (task.train, task.dev, task.test)] == [
+        {left for left, _ in rows} for rows in (ROWS[:40], ROWS[40:50], ROWS[50:])
+    ]
+    sheets["test"] = [HEADER, ("where is it?", None)]
+    with pytest.raises(UserError, match="row 2 of sheet 'test': column 'answer' is empty"):
+        read_pairs(write_workbook(tmp_path / "p.xlsx", sheets))
+    sheets["test"] = [["q", "a"], *ROWS[50:]]
+    with pytest.raises(UserError, match="the sheets 'Train' and 'test' have different columns"):
+        read_pairs(write_workbook(tmp_path / "p.xlsx", sheets))
+
+
+@pytest.mark.parametrize("title", [["Export of 2026", None, None], ["Export of 2026"]])
+def test_a_title_above_the_names_of_the_columns_is_left_out_and_said(tmp_path, title):
+    rows = [(*row, 1) for row in ROWS[:20]] + [(*row, 0) for row in ROWS[20:]]
+    table = pd.DataFrame(rows, columns=["question", "answer", "label"])
+    write_workbook(tmp_path / "p.xlsx", {"Sheet": [title, [], ["question", "answer", "label"], *rows]})
+    (tmp_path / "p.csv").write_text(",".join(cell or "" for cell in title) + "\n\n" + table.to_csv(index=False))
+    for name, unit in (("p.xlsx", "row"), ("p.csv", "line")):
+        task = read_pairs(tmp_path / name)
+        assert f"{name}: {unit} 1 is a title, and left out: 'Export of 2026'" in task.notes
+        assert {(left, right) for left, right, _ in everything(task)} == set(ROWS) and task.kind == "classification"
+
+
+def test_one_column_of_texts_has_no_title(tmp_path):
+    (tmp_path / "corpus.csv").write_text("text,\nhello,\nyes,\n")
+    assert read_texts(tmp_path / "corpus.csv") == ["hello", "yes"]
+    pd.Series(["good morning", "good night"], name="text").to_csv(tmp_path / "corpus.csv")
+    assert read_texts(tmp_path / "corpus.csv") == ["good morning", "good night"]
 
 
 @pytest.mark.parametrize("encoding", ["cp1251", "gbk", "iso-8859-7", "euc-kr"])
@@ -400,3 +530,41 @@ def test_a_table_that_gives_no_pairs_says_what_to_give(tmp_path, content, messag
     (tmp_path / "p.csv").write_text(content)
     with pytest.raises(UserError, match=message):
         read_pairs(tmp_path / "p.csv")
+
+
+def test_columns_that_are_not_read_are_named(tmp_path):
+    PAIRS.assign(result=["OK", "KO"] * 30, id=range(60)).to_csv(tmp_path / "p.csv", index=False)
+    assert "not used: columns 'result', 'id'" in read_pairs(tmp_path / "p.csv").notes
+    PAIRS.assign(**{f"x{number}": "a" for number in range(8)}).to_csv(tmp_path / "p.csv", index=False)
+    assert "not used: columns 'x0', 'x1', 'x2', 'x3', 'x4', 'x5' and 2 more" in read_pairs(tmp_path / "p.csv").notes
+
+
+def test_a_column_of_marks_is_asked_about_and_one_of_ids_is_not(tmp_path):
+    PAIRS.assign(match=["x", None] * 30).to_csv(tmp_path / "p.csv", index=False)
+    with pytest.raises(UserError, match="column 'match' looks like labels"):
+        read_pairs(tmp_path / "p.csv")
+    marked = read_pairs(tmp_path / "p.csv", label="match", grades={"x": 1, "": 0})
+    assert sum(label == 1 for *_, label in everything(marked)) == 30 and marked.kind == "classification"
+    PAIRS.assign(thread_id=[row % 10 for row in range(60)]).to_csv(tmp_path / "p.csv", index=False)
+    assert read_pairs(tmp_path / "p.csv").kind == "retrieval"
+
+
+@pytest.mark.parametrize("text", ["如何重置我的密码", "パスワードを忘れました", "ฉันจะต้มไข่ได้อย่างไร"])
+def test_texts_in_scripts_without_blanks_are_texts(tmp_path, text):
+    table = pd.DataFrame({"左边": [f"{text}{row}" for row in range(60)], "右边": [f"{row}{text}" for row in range(60)]})
+    table.to_csv(tmp_path / "p.csv", index=False)
+    assert "left text from column '左边'; right text from column '右边'" in read_pairs(tmp_path / "p.csv").notes
+
+
+def test_test_pairs_that_dev_has_are_counted(tmp_path):
+    PAIRS[:40].to_csv(tmp_path / "train.csv", index=False)
+    PAIRS[40:].to_csv(tmp_path / "dev.csv", index=False)
+    task = read_pairs(tmp_path / "train.csv", tmp_path / "dev.csv", tmp_path / "dev.csv")
+    assert "test: 20 of 20 left texts (20 whole pairs) are in dev too: its scores may be too good" in task.notes
+
+
+def test_a_file_of_numbered_lines_without_a_header_is_refused_as_one(tmp_path):
+    lines = [f"{row}\t{row}\t{row + 1}\t{left}\t{right}\t0" for row, (left, right) in enumerate(ROWS)]
+    (tmp_path / "p.tsv").write_text("\n".join(lines))
+    with pytest.raises(UserError, match="the first line seems to be a pair, not the names of the columns"):
+        read_pairs(tmp_path / "p.tsv")

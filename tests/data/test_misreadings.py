@@ -336,11 +336,13 @@ def test_a_text_that_says_nan_is_pointed_to(tmp_path):
     assert any("1 pairs have a text such as 'nan'" in note and "line 9" in note for note in read_pairs(path).notes)
 
 
-def test_bars_separate_fields_and_a_line_for_spreadsheets_is_refused(tmp_path):
+def test_bars_separate_fields_and_a_line_for_spreadsheets_says_what_does(tmp_path):
     path = labelled(tmp_path, ["1", "0"], sep="|")
     assert "pairs.csv: fields are separated by |" in read_pairs(path).notes
-    path.write_text("sep=;\n" + path.read_text())
-    with pytest.raises(UserError, match=r"line 1: 'sep=;' is a note for a spreadsheet program: delete the line"):
+    path.write_text("sep=;\n" + path.read_text().replace("|", ";"))
+    assert "pairs.csv: fields are separated by ';', as its first line says" in read_pairs(path).notes
+    path.write_text(path.read_text().rstrip() + "\na;;1\n")
+    with pytest.raises(UserError, match=f"line {len(path.read_text().splitlines())}: column 'right' is empty"):
         read_pairs(path)
 
 

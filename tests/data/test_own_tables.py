@@ -168,7 +168,7 @@ def test_one_sheet_of_several_is_read_and_said(tmp_path):
                 book, sheet_name=name, index=False
             )
     task = read_table(tmp_path / "p.xlsx", label=False)
-    assert task.notes[0] == "p.xlsx: read the sheet 'mine', the first of 2" and ("mine 3", "3") in everything(task)
+    assert task.notes[0] == "p.xlsx: read the sheet 'mine' of 'mine', 'other'" and ("mine 3", "3") in everything(task)
 
 
 @QUICK

@@ -47,7 +47,7 @@ def test_a_graph_gives_the_embeddings_of_the_model_without_torch(tiny_encoder, t
 
 def test_an_export_without_its_packages_says_what_to_install(tiny_encoder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optimum", None)  # as if it were not installed
-    with pytest.raises(UserError, match=r"optimum\.intel: pip install 'pairtune\[export\]'"):
+    with pytest.raises(UserError, match=r"optimum\.intel: pip install 'pairtune\[export\]', in an environment of its own"):
         export.export_model(tiny_encoder, tmp_path / "out", "openvino")
     with pytest.raises(UserError, match="is there already"):
         export.export_model(tiny_encoder, tmp_path, "torch")

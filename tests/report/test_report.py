@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -19,13 +20,13 @@ from pairtune.errors import UserError
 from pairtune.metrics import score_split
 from pairtune.ordering import Order
 from pairtune.report.page import write_report
-from pairtune.report.plots import plot_batch, precision_curve
+from pairtune.report.plots import is_graded, plot_batch, plot_grades, precision_curve
 from pairtune.report.scores import find_intervals
 from pairtune.report.summary import name_runs, read_runs
 from pairtune.report.wins import find_examples
 from pairtune.runs.evidence import Evidence, Judged, Outcome, read_evidence
 from pairtune.training import run
-from report_runs import NASTY, duplicates_task, make_small_recipe, ranking_task, search_task
+from report_runs import NASTY, WORDS, duplicates_task, make_small_recipe, ranking_task, search_task
 from small import files_of_at_most
 
 
@@ -256,24 +257,63 @@ def test_the_precision_curve_lies_on_the_one_of_scikit_learn(evidence):
     assert len(ours) > 30 and ours <= theirs
 
 
+def examples_of(evidence, **more):
+    found = find_examples(evidence, **more)
+    assert found is not None
+    return found
+
+
+def test_where_nothing_was_wrong_there_are_neither_wins_nor_mistakes():
+    found = examples_of(made_up("retrieval", searched([1, 1]), searched([1, 1]), [1.0, 1.0]))
+    assert not found.wins and not found.mistakes and find_examples(None) is None
+
+
 def test_wins_and_mistakes_of_pairs_are_judged_by_place_not_by_score():
     label = [1.0, 1.0, 0.0, 0.0]
     before, after = [0.1, 0.8, 0.9, 0.2], [0.6, 0.4, 0.5, 0.3]  # all cosines shrink; pair 0 rises to the top, pair 2 falls
-    found = find_examples(made_up("classification", {"score": before}, {"score": after}, label), count=2)
-    assert [one.left for one in found.wins] == ["text 0", "text 2"]
+    found = examples_of(made_up("classification", {"score": before}, {"score": after}, label), count=2)
+    assert [one.left for one in found.wins] == ["text 0", "text 3"]
     assert found.wins[0].truth == "positive" and (found.wins[0].before, found.wins[0].after) == ("0.10", "0.60")
     assert {one.left for one in found.mistakes} == {"text 1", "text 2"}
 
 
 def test_a_win_in_a_search_is_a_better_rank():
     before, after = searched([8, 108, 1, 3]), searched([1, 101, 1, 9])
-    found = find_examples(made_up("retrieval", before, after, [1.0] * 4))
-    assert [one.left for one in found.wins] == ["text 0", "text 1"]
+    found = examples_of(made_up("retrieval", before, after, [1.0] * 4))
+    assert [one.left for one in found.wins] == ["text 0"]
     assert [(one.left, one.before, one.after) for one in found.mistakes] == [
         ("text 1", "rank 108", "rank 101"),
         ("text 3", "rank 3", "rank 9"),
     ]
     assert found.mistakes[0].instead == "x" and found.wins[0].instead == ""
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression", "ranking", "retrieval"])
+def test_no_pair_is_both_a_win_and_a_mistake(kind):
+    rng, count = np.random.default_rng(7), 80
+    label = (np.arange(count) % 5 / 4 if kind == "regression" else np.arange(count) % 2.0).tolist()
+    ranks, scores = rng.integers(1, 9, (2, count)).tolist(), rng.random((2, count)).tolist()
+    sides = [searched(one) for one in ranks] if kind == "retrieval" else [{"score": one} for one in scores]
+    query = (np.arange(count) // 4).tolist() if kind == "ranking" else None
+    found = examples_of(made_up(kind, *sides, label, query=query))
+    wins, mistakes = ({(one.left, one.right) for one in examples} for examples in (found.wins, found.mistakes))
+    assert wins and mistakes and not wins & mistakes
+
+
+def test_graded_pairs_are_shown_as_label_against_cosine_and_have_no_positives():
+    grade = [float(row % 6) for row in range(600)]
+    scores = [0.1 * value + 0.001 * (row % 7) for row, value in enumerate(grade)]
+    kept = made_up("regression", {"score": scores}, {"score": scores}, [value / 5 for value in grade])
+    points, means = plot_grades(kept, kept.test.after).data
+    given = {(row, round(score, 4)) for row, score in zip(kept.test.grade, scores, strict=True)}
+    assert set(zip(points.x, points.y, strict=True)) <= given and len(points.x) == 600
+    assert means.x.tolist() == sorted({*kept.test.grade})
+    assert means.y.tolist() == pytest.approx(
+        [np.mean([y for x, y in zip(kept.test.grade, scores, strict=True) if x == at]) for at in means.x], abs=1e-4
+    )
+    fine = made_up("regression", {"score": scores}, {"score": scores}, [row / 599 for row in range(600)])
+    assert is_graded(fine) and len(plot_grades(fine, fine.test.after).data[1].x) == 11
+    assert not is_graded(made_up("classification", {"score": scores}, {"score": scores}, [row % 2 for row in range(600)]))
 
 
 def test_a_batch_shows_its_groups_positives_negatives_and_suspects(evidence):
@@ -284,6 +324,33 @@ def test_a_batch_shows_its_groups_positives_negatives_and_suspects(evidence):
     assert marks["labelled negative"] == {(i, i) for i, positive in enumerate(seen.positive) if not positive}
     assert marks["likely false negative"] == {(2, 5)}
     assert len(figure.layout.shapes) == sum(seen.group.count(group) > 1 for group in set(seen.group))
+
+
+@pytest.mark.parametrize("kind", ["given", "mined"])
+def test_a_batch_shows_the_negatives_that_the_loss_has_seen(tmp_path, tiny_encoder, tiny_model, kind):
+    task, more = search_task(), {"negatives": kind, **({"mined": 1} if kind == "mined" else {})}
+    if kind == "given":
+        given = replace(task.train, negatives=[(f"wrong {row} {WORDS[row % 12]}", "never") for row in range(len(task.train))])
+        task = replace(task, train=given)
+    recipe = make_small_recipe(tiny_encoder, train={"epochs": 1, "batch_size": 8, **more}, loss={"kind": "bsc"})
+    run(recipe, 1, out=tmp_path / "seed-1", task=task)
+    seen = read_evidence(tmp_path / "seed-1" / "evidence.json").stages[0].snapshots[1]
+    count = len(seen.left)
+    if kind == "given":
+        wrong = dict(zip(task.train.left, task.train.negatives, strict=True))
+        assert seen.negatives == [wrong[left][column] for column in (0, 1) for left in seen.left]
+    else:
+        held = dict(zip(task.train.left, [*task.train.right[1:], task.train.right[0]], strict=True))  # until they are mined
+        assert len(seen.negatives) == count and {*seen.negatives} <= {*task.train.corpus}
+        assert seen.negatives != [held[left] for left in seen.left]
+    tiny_model.max_seq_length = 16
+    left, right = (tiny_model.encode(texts, normalize_embeddings=True) for texts in (seen.left, [*seen.right, *seen.negatives]))
+    np.testing.assert_allclose(seen.similarity, left @ right.T, atol=2e-3)
+    figure = plot_batch(seen, 1.0)
+    own = next(trace for trace in figure.data if trace.name == "own negative")
+    assert list(zip(own.y, own.x, strict=True))[:count] == [(row, count + row) for row in range(count)]
+    page = write_report([tmp_path / "seed-1"], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Right of the orange line" in page and f"{len(seen.negatives)} own negatives" in page
 
 
 class Outside(HTMLParser):
@@ -319,6 +386,10 @@ def test_the_page_says_what_was_trained_and_how_it_went(page, finished):
         "the threshold chosen on dev",
     ):
         assert text in page, text
+
+
+def test_the_title_of_a_page_is_the_name_of_the_run(page):
+    assert "<title>twins – pairtune report</title>" in page and "<h1>twins</h1>" in page
 
 
 def test_a_run_without_evidence_still_has_its_scores_and_curves(tmp_path, finished):

@@ -120,6 +120,10 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(browser, folder):
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
         widths = browser.execute_script("return [...document.querySelectorAll('.plot svg')].map((one) => one.clientWidth)")
         assert max(widths) <= 390
+        table = browser.find_element("css selector", ".wide")
+        hidden = "return arguments[0].scrollWidth - arguments[0].clientWidth"
+        shadow = "return getComputedStyle(arguments[0]).backgroundImage.split('linear-gradient').length - 1"
+        assert browser.execute_script(hidden, table) > 0 and browser.execute_script(shadow, table) == 2  # which shows that it is
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 

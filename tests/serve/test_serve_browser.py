@@ -72,6 +72,26 @@ def test_typing_a_text_shows_both_lists_best_first(browser, url, both):
     assert "of 8 texts" in browser.find_element("id", "search-status").text
 
 
+def test_the_address_keeps_the_query_and_asks_it_again(browser, url):
+    browser.get(url)
+    wait_for(browser, "#query").pop().send_keys("remove a file & <b>100 %</b>")
+    wait_for(browser, "#found article", 2)
+    browser.execute_script(
+        "document.getElementById('top').value = '5'; document.getElementById('top').dispatchEvent(new Event('change'))"
+    )
+    wait_until(browser, lambda: len(texts(browser, ".tuned li")) == 5)
+    kept, found = browser.current_url, texts(browser, ".tuned li")
+    forget(browser)
+    browser.get(kept)
+    assert wait_until(browser, lambda: texts(browser, ".tuned li") == found)
+    assert browser.find_element("id", "query").get_property("value") == "remove a file & <b>100 %</b>"
+    browser.execute_script("location.hash = '#q=copy'")  # as of a link to this page
+    wait_until(browser, lambda: browser.find_element("id", "query").get_property("value") == "copy")
+    browser.execute_script("document.getElementById('query').value = ''")
+    browser.find_element("css selector", "#search-form .go").click()
+    wait_until(browser, lambda: browser.current_url == f"{url}/")
+
+
 LATE = """
 const asked = window.fetch;
 window.fetch = (path, rest) => path !== "api/about" ? asked(path, rest)
@@ -163,7 +183,9 @@ def test_the_page_fits_a_phone(browser, url):
     try:
         browser.get(url)
         wait_for(browser, "#query").pop().send_keys("remove a file")
-        wait_for(browser, "#found article", 2)
+        articles = wait_for(browser, "#found article", 2)
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+        tuned, original = (article.rect for article in articles)
+        assert tuned["y"] == original["y"] and tuned["x"] + tuned["width"] < original["x"]  # side by side, to compare
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

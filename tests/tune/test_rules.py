@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pairtune.data.pairs import PairSet, Task
 from pairtune.runs.recipe import shipped_recipes
+from pairtune.runs.settings import unread_settings
 from pairtune.tune.rules import MANY_PAIRS, RULES, choose
 
 METRICS = {"retrieval": "HP@1", "regression": "Spearman", "ranking": "MAP", "classification": "F1"}
@@ -47,6 +50,12 @@ def test_what_a_user_sets_is_laid_over_the_choice_and_is_in_the_reasons():
     choice = choose(task_of("retrieval", pairs_of([1] * 12)), ["train.epochs=7", "loss.temperature=0.05"])
     assert choice.recipe.stages[0].loss.temperature == 0.05
     assert "7 epochs" in choice.reasons[2]
+
+
+def test_a_choice_for_pairs_with_negatives_sets_nothing_that_is_not_read():
+    pairs = replace(pairs_of([1] * 12), negatives=[("a wrong text",)] * 12)
+    recipe = choose(task_of("retrieval", pairs)).recipe
+    assert recipe.stages[0].train.negatives == "given" and not unread_settings(recipe)
 
 
 def test_very_many_pairs_are_seen_once():

@@ -263,11 +263,12 @@ def load(model: str, openvino: bool, dimension: int | None = None) -> SentenceTr
 
 
 def say_cut(encoder: SentenceTransformer, texts: Sequence[str]) -> None:
-    """How many of the texts are longer than the model reads, if any is."""
-    from pairtune.encoders.embedding import describe_cut
+    """How many of the texts are longer than the model reads, if any is; and whether it knows their words."""
+    from pairtune.encoders.embedding import describe_cut, share_unknown, warn_unknown
 
-    if found := describe_cut(encoder, texts):
-        say(found)
+    for found in (describe_cut(encoder, texts), warn_unknown(share_unknown(encoder, texts))):
+        if found:
+            say(found)
 
 
 def ask(prompt: str) -> Any:

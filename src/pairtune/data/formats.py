@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pairtune.data.files import COMPRESSED, read_bytes
 from pairtune.data.json_tables import open_json, open_jsonl
+from pairtune.data.roles import SPLIT_NAMES
 from pairtune.data.table import Table
 from pairtune.data.text_tables import by_header, open_csv, open_tsv
 from pairtune.errors import UserError
@@ -43,6 +45,8 @@ def _explain_ending(path: Path) -> str:
         return f"{path}: unpack it, and give the file in it (or call it after that: pairs.csv.zip)"
     if path.suffix.lower() == ".txt":
         return f"{path}: is it a table? Then call it .tsv if TABs separate the columns, else .csv"
+    if path.suffix.lower() in (".xls", ".ods", ".numbers"):
+        return f"{path}: of spreadsheets only .xlsx is read: save the sheet as .xlsx, or as .csv (UTF-8)"
     known = f"{', '.join(READERS)} (each may be compressed: {', '.join(COMPRESSED)})"
     return f"{path}: the ending {ending_of(path)!r} is not known; give a file that ends in {known}"
 
@@ -175,7 +179,7 @@ def _of_splits(path: Path, found: Any) -> Table:
 
 
 def _open_xlsx(path: Path) -> Table:
-    """The first sheet of a workbook, its cells as texts, as a .csv would have them."""
+    """A sheet of a workbook, its cells as texts, as a .csv would have them; or the sheets train, dev and test."""
     try:
         import openpyxl
     except ImportError as problem:
@@ -186,23 +190,48 @@ def _open_xlsx(path: Path) -> Table:
 
     try:
         book = openpyxl.load_workbook(BytesIO(read_bytes(path)), read_only=True, data_only=True)
-        sheet = book.worksheets[0]
-        found = [["" if cell is None else str(cell) for cell in row] for row in sheet.iter_rows(values_only=True)]
+        sheets = {sheet.title: _filled_rows(sheet) for sheet in book.worksheets}
     except UserError:
         raise
     except Exception as problem:  # openpyxl lets through what zipfile, its XML parser and its own checks raise
         raise UserError(f"{path}: not a readable .xlsx file ({problem})") from problem
+    return _of_sheets(path, sheets)
+
+
+Rows = list[tuple[list[str], int]]  # cells, and the number of the row
+
+
+def _filled_rows(sheet: Any) -> Rows:
+    """The rows of a sheet that are not empty, without the columns that are."""
+    found = [["" if cell is None else str(cell) for cell in row] for row in sheet.iter_rows(values_only=True)]
     kept = [(row, line) for line, row in enumerate(found, start=1) if any(map(str.strip, row))]
-    if len(kept) < 2 and len(book.worksheets) > 1:
-        names = ", ".join(repr(one.title) for one in book.worksheets)
-        raise UserError(
-            f"{path}: no records in the sheet {sheet.title!r}, which is the first of {names}: put the one with pairs first"
-        )
-    if kept:  # columns that have no name and no value are none
-        used = [place for place in range(len(kept[0][0])) if any(len(row) > place and row[place].strip() for row, _ in kept)]
-        kept = [([row[place] if place < len(row) else "" for place in used], line) for row, line in kept]
-    others = (f"read the sheet {sheet.title!r}, the first of {len(book.worksheets)}",) if len(book.worksheets) > 1 else ()
-    return by_header(path, [row for row, _ in kept], [line for _, line in kept], others, unit="row")
+    width = max((len(row) for row, _ in kept), default=0)
+    used = [place for place in range(width) if any(len(row) > place and row[place].strip() for row, _ in kept)]
+    return [([row[place] if place < len(row) else "" for place in used], line) for row, line in kept]
+
+
+def _of_sheets(path: Path, sheets: Mapping[str, Rows]) -> Table:
+    """The sheets that are called after splits, or the first one with two columns of records."""
+    full = {title: rows for title, rows in sheets.items() if len(rows) > 1}
+    if len(full) > 1 and all(title.strip().lower() in SPLIT_NAMES for title in full):
+        return _of_split_sheets(path, full)
+    title = next((title for title, rows in full.items() if len(rows[0][0]) > 1), next(iter(full), next(iter(sheets))))
+    names = ", ".join(map(repr, sheets))
+    if len(sheets) > 1 and title not in full:
+        raise UserError(f"{path}: no records in the sheets {names}: give a header and a row for each pair")
+    note = (f"read the sheet {title!r} of {names}",) if len(sheets) > 1 else ()
+    return by_header(path, [row for row, _ in sheets[title]], [line for _, line in sheets[title]], note, unit="row")
+
+
+def _of_split_sheets(path: Path, sheets: Mapping[str, Rows]) -> Table:
+    first, header = next((title, rows[0][0]) for title, rows in sheets.items())
+    for title, rows in sheets.items():
+        if rows[0][0] != header:
+            raise UserError(f"{path}: the sheets {first!r} and {title!r} have different columns: give all the same header")
+    records = [(row, f"{line} of sheet {title!r}", title) for title, rows in sheets.items() for row, line in rows[1:]]
+    note = f"splits from the sheets {', '.join(map(repr, sheets))}"
+    table = by_header(path, [header, *(row for row, _, _ in records)], [1, *(line for _, line, _ in records)], (note,), "row")
+    return replace(table, splits=tuple(split for _, _, split in records))
 
 
 READERS: dict[str, Callable[[Path], Table]] = {

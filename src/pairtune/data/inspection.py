@@ -17,7 +17,7 @@ from pairtune.data.material import training_pairs
 from pairtune.data.pairs import ALIKE, PairSet, Task, add_prompts
 from pairtune.data.profile import MEASURED_TEXTS, spread
 from pairtune.data.splits import fold
-from pairtune.encoders.embedding import count_tokens, encode
+from pairtune.encoders.embedding import count_tokens, encode, share_unknown
 from pairtune.encoders.ignoring import give_tokenizer, ignoring
 from pairtune.encoders.loading import length_of, load_encoder
 from pairtune.encoders.prompts import choose_prompts
@@ -138,13 +138,17 @@ COMPARED_AT_ONCE = 1024  # anchors that are compared with all right texts at a t
 
 @dataclass(frozen=True)
 class Lengths:
-    """Tokens of the texts: median, 95 % quantile, longest. limit: what the recipe keeps. cut: the share of texts beyond it."""
+    """Tokens of the texts: median, 95 % quantile, longest. limit: what the recipe keeps. cut: the share of texts beyond it.
+
+    unknown: the share of the tokens that the encoder's vocabulary lacks.
+    """
 
     median: float
     high: float
     longest: int
     limit: int
     cut: float
+    unknown: float
 
 
 @dataclass(frozen=True)
@@ -221,6 +225,7 @@ def measure_lengths(model: SentenceTransformer, pairs: PairSet) -> Lengths:
         longest=int(counts.max()),
         limit=limit,
         cut=float((counts > limit).mean()),
+        unknown=share_unknown(model, texts),
     )
 
 

@@ -1,4 +1,4 @@
-"""Files of JSON as tables: an object per line, a list of objects, or an object of columns or of splits.
+"""Files of JSON as tables: an object or a list of texts per line, a list of them, or an object of columns or of splits.
 
 Arrow reads lines of objects with the same plain fields, as `text_tables` says; Python reads the others.
 """
@@ -44,7 +44,24 @@ def open_json(path: Path) -> Table:
 
 
 def _of_list(path: Path, records: list[Any], notes: tuple[str, ...]) -> Table:
+    if records and all(isinstance(one, dict) and isinstance(one.get("paragraphs"), list) for one in records):
+        return _of_articles(path, records, notes)
     return _by_key(path, records, range(1, len(records) + 1), "record", notes)
+
+
+def _of_articles(path: Path, articles: list[Any], notes: tuple[str, ...]) -> Table:
+    """SQuAD's layout: articles of paragraphs, of which each has a context and the questions about it."""
+    records, lines, bare = [], [], 0
+    for article, content in enumerate(articles, start=1):
+        for paragraph in content["paragraphs"]:
+            if not isinstance(paragraph, dict) or not isinstance(paragraph.get("qas"), list) or "context" not in paragraph:
+                raise UserError(f"{path} article {article}: expected paragraphs with 'context' and 'qas', as SQuAD has them")
+            answered = [one for one in paragraph["qas"] if isinstance(one, dict) and not one.get("is_impossible")]
+            bare += len(paragraph["qas"]) - len(answered)
+            records += [{"question": one.get("question"), "context": paragraph["context"]} for one in answered]
+            lines += [article] * len(answered)
+    without = f"; {bare:,} questions that nothing there answers are left out" if bare else ""
+    return _by_key(path, records, lines, "article", (*notes, f"questions and their paragraphs, as SQuAD has them{without}"))
 
 
 def _parse_whole(text: str) -> dict[str, Any] | None:
@@ -77,6 +94,8 @@ def _of_lists(path: Path, whole: dict[str, Any], notes: tuple[str, ...]) -> Tabl
     lists = {name: value for name, value in whole.items() if isinstance(value, list) and value and isinstance(value[0], dict)}
     if len(lists) == 1 and sum(isinstance(value, list) for value in whole.values()) == 1:
         return _of_list(path, next(iter(lists.values())), notes)
+    if not any(isinstance(value, list) for value in whole.values()) and len(inside := [*_lists_inside(whole)]) == 1:
+        return _of_list(path, inside[0], notes)
     if len(lists) == len(whole) > 1 and all(name.lower() in SPLIT_NAMES for name in lists):
         splits = tuple(name for name, records in lists.items() for _ in records)
         return replace(_of_list(path, [*chain(*lists.values())], notes), splits=splits)
@@ -87,6 +106,15 @@ def _of_lists(path: Path, whole: dict[str, Any], notes: tuple[str, ...]) -> Tabl
     ):
         raise UserError(f'{path}: an object from texts to texts; write a list of pairs: [{{"left": …, "right": …}}, …]')
     return None
+
+
+def _lists_inside(whole: Mapping[str, Any]) -> Iterator[list[Any]]:
+    """The lists of objects in an object, and in those inside it: `{"response": {"items": [{…}, …]}}`."""
+    for value in whole.values():
+        if isinstance(value, dict):
+            yield from _lists_inside(value)
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            yield value
 
 
 def _read_jsonl(path: Path, text: str, notes: tuple[str, ...]) -> Table:
@@ -156,12 +184,33 @@ def _parse_json(path: Path, text: str, line: int = 1) -> Any:
 
 
 def _by_key(path: Path, records: list[Any], lines: Sequence[int], unit: str, notes: tuple[str, ...]) -> Table:
+    if records and isinstance(records[0], list):
+        records, note = _name_texts(path, records, lines, unit)
+        notes = (*notes, note)
     for record, line in zip(records, lines, strict=True):
         if not isinstance(record, dict):
             raise UserError(f'{path} {unit} {line}: expected a JSON object such as {{"left": …}}, found {str(record)[:40]}')
     names = tuple(dict.fromkeys(chain.from_iterable(map(_paths, records[:SEEN_KEYS]))))
 
     return Table(path, names, lambda name: [_at_path(record, name) for record in records], lines, unit, notes)
+
+
+def _name_texts(path: Path, records: list[Any], lines: Sequence[int], unit: str) -> tuple[list[Any], str]:
+    """Objects of lists such as `["a question", "its answer"]`: of the two texts, then a label or negatives; and what to say."""
+    first = records[0]
+    more = len(first) - 2
+    texts, numbers = (all(isinstance(value, kind) for value in first[2:]) for kind in (str, (int, float)))
+    if more < 0 or not all(isinstance(value, str) for value in first[:2]) or not (texts or (numbers and more == 1)):
+        raise UserError(
+            f"{path} {unit} {lines[0]}: a list, expected two texts, and then a label or negatives, found {str(first)[:60]}; "
+            f'write objects with names: {{"left": …, "right": …}}'
+        )
+    others = [f"negative_{number}" for number in range(1, more + 1)] if texts else ["label"]
+    for record, line in zip(records, lines, strict=True):
+        if not isinstance(record, list) or len(record) != len(first):
+            raise UserError(f"{path} {unit} {line}: expected a list of {len(first)}, as the first one, found {str(record)[:40]}")
+    names = ("left", "right", *others)
+    return [dict(zip(names, record, strict=True)) for record in records], f"lists of {', '.join(names)}"
 
 
 def _paths(record: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

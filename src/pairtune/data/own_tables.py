@@ -341,17 +341,18 @@ def _say_splits(task: Task, parts: Mapping[str, Records], roles: Roles) -> list[
     said = [f"split by {by}: {sizes}" if missing else f"as given: {sizes}"]
     if empty := sum(not group for part in parts.values() for group in part.group or ()):
         said.append(f"{empty:,} pairs have no group, and are split by left text")
-    return said + [note for name in ("dev", "test") for note in _overlap(task.train, task.split(name), name)]
+    both = (("train", "dev"), ("train", "test"), ("dev", "test"))
+    return said + [note for one, other in both for note in _overlap(task.split(one), task.split(other), one, other)]
 
 
-def _overlap(train: PairSet, held_out: PairSet, name: str) -> list[str]:
-    lefts, pairs = set(train.query), set(zip(train.query, train.right, strict=True))
+def _overlap(known: PairSet, held_out: PairSet, other: str, name: str) -> list[str]:
+    lefts, pairs = set(known.query), set(zip(known.query, known.right, strict=True))
     again = len(lefts & set(held_out.query))
     same = len(pairs & set(zip(held_out.query, held_out.right, strict=True)))
     if not again:
         return []
     return [
-        f"{name}: {again:,} of {len(set(held_out.query)):,} left texts ({same:,} whole pairs) are in train too: "
+        f"{name}: {again:,} of {len(set(held_out.query)):,} left texts ({same:,} whole pairs) are in {other} too: "
         f"its scores may be too good"
     ]
 

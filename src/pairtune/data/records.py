@@ -20,7 +20,7 @@ LISTS = {  # columns that may hold lists of right texts, and what a column of si
     **dict.fromkeys(("positives", "pos", "positive", "positivepassages", "positivectxs"), "positive"),
     **dict.fromkeys(("candidates", "documents", "docs", "passages", "answers", "results"), "document"),
 }
-TEXTS = ("text", "passage", "document", "contents", "content", "answer")
+TEXTS = ("text", "passage", "document", "contents", "content", "answer", "passagetext")
 SEEN = 100  # records that are asked for lists
 
 Files = str | Path | Sequence[str | Path]
@@ -58,10 +58,12 @@ def unfold(table: Table) -> Table:
     `{"query": …, "candidates": [{"text": …, "label": …}, …]}` becomes records of query, document and label, and
     `{"query": …, "positives": […], "negatives": […]}` records of query, positive and negatives.
     """
-    names = [name for name in table.names if plain_name(name) in LISTS and _holds_lists(table, name)]
+    for whole in dict.fromkeys(name.partition(".")[0] for name in table.names if "." in name):
+        table = _zip_lists(table, whole)
+    names = [name for name in table.names if plain_name(name) in LISTS and _holds(table, name, list)]
     if not names:
         return table
-    name = min(names, key=lambda one: LISTS[plain_name(one)] != "positive")  # beside positives, answers are a few words each
+    name = min(names, key=lambda one: _rank_lists(table, one))
     lists = table.read(name)
     for record, found in enumerate(lists):
         if not isinstance(found, list):
@@ -90,9 +92,33 @@ def unfold(table: Table) -> Table:
     return Table(table.path, (*others, *columns), read, lines, table.unit, notes, splits)
 
 
-def _holds_lists(table: Table, name: str) -> bool:
+def _rank_lists(table: Table, name: str) -> tuple[bool, bool]:
+    """Positives first, then labelled candidates: beside them, answers are a few words each."""
+    labelled = any(isinstance(value, list) and value and isinstance(value[0], dict) for value in table.begin(name, SEEN))
+    return LISTS[plain_name(name)] != "positive", not labelled
+
+
+def _zip_lists(table: Table, whole: str) -> Table:
+    """A list of objects where a record has lists of their texts and labels: `{"passages": {"text": […], "is_selected": […]}}`."""
+    fields = {plain_name(name.removeprefix(f"{whole}.")): name for name in table.names if name.startswith(f"{whole}.")}
+    text, label = (next((fields[key] for key in keys if key in fields), None) for keys in (TEXTS, LABELS))
+    if plain_name(whole) not in LISTS or not text or not label or not all(_holds(table, name, list) for name in (text, label)):
+        return table
+
+    def zipped() -> list[Any]:
+        rows = zip(table.column(text), table.column(label), strict=True)
+        return [
+            [{"text": one, "label": other} for one, other in zip(texts or (), labels or (), strict=False)]
+            for texts, labels in rows
+        ]
+
+    names = tuple(name for name in table.names if name not in fields.values())
+    return replace(table, names=(*names, whole), read=lambda name: zipped() if name == whole else table.read(name), head=None)
+
+
+def _holds(table: Table, name: str, kind: type) -> bool:
     try:
-        return any(isinstance(value, list) for value in table.read(name)[:SEEN])
+        return any(isinstance(value, kind) for value in table.begin(name, SEEN))
     except UserError:  # two columns of this name
         return False
 

@@ -36,6 +36,7 @@ SIDES = (  # the first that a table has both of
     ("question", "passage"),
     ("question", "response"),
     ("question", "context"),
+    ("question", "sentence"),
     ("prompt", "response"),
     ("source", "target"),
     ("q", "a"),
@@ -50,14 +51,16 @@ LABELS = (
     "similarityscore",
     "isduplicate",
     "isdup",
+    "isselected",
     "relevance",
     "grade",
     "relatedness",
 )
 RATINGS = re.compile(  # names that people give to labels, with more words before or after
-    r"(label|score|rating|stars?|similarity|relevance|relevant|relevancy|relatedness|grade|gold|judge?ments?|duplicate|verdict|esci"
-    r"|class|choice|annotation|correct|truth|confidence|probability|logit|percent|percentage|pct|rank|ranking)s?$"
+    r"(label|score|rating|stars?|similarity|relevance|relevant|relevancy|relatedness|grade|gold|judge?ments?|duplicate|match|verdict"
+    r"|esci|class|choice|annotation|correct|truth|confidence|probability|logit|percent|percentage|pct|rank|ranking)s?$"
 )
+IDS = re.compile(r"(^|[_\W])ids?$|[a-z]I[dD]s?$")  # names of numbers that say which thread, and nothing else
 RANKS = re.compile(r"(rank|ranking|position|place|platz|rang)$")  # names of numbers that are lowest for the best
 NEGATIVES = re.compile(r"(hard)?neg(ative)?s?(passages|ctxs)?\d*")
 SCORE_COLUMN = re.compile(r"(left|right|(hard)?negatives?\d*)score")  # as `pairtune mine` writes them
@@ -69,6 +72,9 @@ SPLIT_NAMES = {
 LABEL_WORDS = {*GOOD, *BAD, "contradiction"} - {"positive", "negative", "match"}
 MOST_GRADES = 11  # 0 to 10: an unnamed column with more different numbers is no scale
 PEEK = 2000  # records that are looked at for forgotten labels
+MOST_UNUSED = 6  # unused columns that a note names
+WITHOUT_BLANKS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")  # Thai, Chinese, Japanese …
+PHRASE = 5  # letters of such a script that make a text
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,7 @@ def find_roles(
     if roles.label:
         _refuse_ranks(table, roles.label)
     taken = () if split or not named else (f"splits from column {named!r}",)
-    return roles, (*_say(roles, left, right, label, negatives), *taken)
+    return roles, (*_say(roles, left, right, label, negatives), *taken, *_say_unused(table, roles))
 
 
 def refuse_other_columns(table: Table, first: Table, roles: Roles, *, labels: bool, negatives: bool) -> None:
@@ -186,7 +192,7 @@ def _find_sides(names: Sequence[str], left: str | None, right: str | None) -> tu
 
 def _only_texts(table: Table, left: str | None, right: str | None, taken: set[Any]) -> tuple[str, str] | None:
     """The two columns of texts, in the order of the file, where no other column can be one; None where a person must say."""
-    if len({*table.names}) < len(table.names) or not all(_names_a_column(name) for name in table.names):
+    if len({*table.names}) < len(table.names) or not all(names_a_column(name) for name in table.names):
         return None
     kinds = {name: _unlike_texts(_peek(table, name)) for name in table.names if name not in taken and not _is_known(name)}
     texts = [name for name, kind in kinds.items() if kind == 0 or name in (left, right)]
@@ -196,7 +202,7 @@ def _only_texts(table: Table, left: str | None, right: str | None, taken: set[An
     return sides if {*sides} == {*texts} else None
 
 
-def _names_a_column(name: str) -> bool:
+def names_a_column(name: str) -> bool:
     """A word or two, and no sentence or number, as in a file without a header."""
     return 0 < len(name.split()) <= 2 and name.strip()[-1] not in ".,!?" and read_number(name) is None
 
@@ -227,10 +233,20 @@ def _say(
         yield "; ".join(guessed)
 
 
+def _say_unused(table: Table, roles: Roles) -> Iterable[str]:
+    """What is not read: a column of labels under a name that nobody knows is seen there."""
+    names = [name for name in table.names if name not in roles.named and name.strip()]
+    if names:
+        shown = ", ".join(map(repr, names[:MOST_UNUSED]))
+        more = f" and {len(names) - MOST_UNUSED} more" if len(names) > MOST_UNUSED else ""
+        yield f"not used: {'column' if len(names) == 1 else 'columns'} {shown}{more}"
+
+
 def _explain(table: Table, left: str | None, right: str | None) -> str:
     others = [name for name in table.names if name not in (left, right)]
     names = sorted(others, key=lambda name: _unlike_texts(_peek(table, name)))
-    if twice := next((name for name in table.names if name.strip() and table.names.count(name) > 1), None):
+    headless = any(len(name.split()) > 3 or re.fullmatch(r"[\d.,+-]+", name) for name in table.names)
+    if not headless and (twice := next((name for name in table.names if name.strip() and table.names.count(name) > 1), None)):
         return (
             f"{table.path}: {table.names.count(twice)} columns are called {twice!r}; rename all but one, such as {twice}2, and "
             f"name the two texts with --left and --right"
@@ -248,7 +264,7 @@ def _explain(table: Table, left: str | None, right: str | None) -> str:
             f"{table.path}: the first line names only some of the {len(table.names)} columns ({shown[:120]}): "
             f"delete what stands above the names, and name every column"
         )
-    if any(len(name.split()) > 3 or re.fullmatch(r"[\d.,+-]+", name) for name in table.names):
+    if headless:
         return (
             f"{table.path}: the first line seems to be a pair, not the names of the columns ({shown[:120]}): "
             f"add a header line that names the {len(table.names)} columns, such as left and right, separated as the others are"
@@ -265,7 +281,12 @@ def _unlike_texts(values: Sequence[Any]) -> int:
     texts = [value.strip() for value in values if isinstance(value, str) and read_number(value) is None]
     if 2 * len(texts) <= len(values):
         return 2
-    return int(2 * sum(len(text.split()) > 1 for text in texts) <= len(texts))
+    return int(2 * sum(map(_has_words, texts)) <= len(texts))
+
+
+def _has_words(text: str) -> bool:
+    """More than one word; in a script that writes no blanks, some letters."""
+    return len(text.split()) > 1 or len(WITHOUT_BLANKS.findall(text)) >= PHRASE
 
 
 def _ask_for_labels(table: Table, others: Sequence[str]) -> None:
@@ -273,8 +294,12 @@ def _ask_for_labels(table: Table, others: Sequence[str]) -> None:
     for name in others:
         if SCORE_COLUMN.fullmatch(plain_name(name)):
             continue
-        values = [value for value in _peek(table, name) if not is_missing(value)]
-        if _look_like_labels(values) or (RATINGS.search(plain_name(name)) and _look_like_ratings(values)):
+        seen = _peek(table, name)
+        values = [value for value in seen if not is_missing(value)]
+        named = RATINGS.search(plain_name(name)) is not None
+        numbered = IDS.search(name.strip()) is not None and all(read_number(value) is not None for value in values)
+        marked = named and 0 < len(values) < len(seen) and len({str(value) for value in values}) == 1  # x, or nothing
+        if (not numbered and _look_like_labels(values)) or (named and _look_like_ratings(values)) or marked:
             raise UserError(
                 f"{table.path}: column {name!r} looks like labels: --label {quote(name)}, or --no-label if it is something else"
             )

@@ -31,7 +31,7 @@ class Table:
     path: Path
     names: tuple[str, ...]
     read: Callable[[str], Sequence[Any]]
-    lines: Sequence[int]
+    lines: Sequence[Any]
     unit: str = "line"
     notes: tuple[str, ...] = ()
     splits: tuple[str, ...] | None = None
@@ -83,14 +83,14 @@ class Table:
         lines = [self.lines[record] for record in records]
         return replace(self, read=read, head=None, lines=lines, splits=splits, notes=(*self.notes, note))
 
-    def _refuse_words(self, name: str, values: Sequence[Any]) -> None:
-        """Name all labels, where some are words that say nothing of how well the texts go together."""
+    def _refuse_words(self, name: str, values: Sequence[Any], grades: Grades) -> None:
+        """Name all labels, where some are words that say nothing of how well the texts go together. values: after the grades."""
         record = next((record for record, value in enumerate(values) if _is_word(value)), None)
         if record is None:
             return
-        known = sorted({str(value) for value in values if not is_empty(value)})
+        known = sorted({str(value) for value in self.column(name) if not is_empty(value)})
         shown = ", ".join(map(repr, known)) if len(known) <= MOST_WORDS else f"{len(known):,} different texts"
-        worth = {word: f"{WORDS[word.lower()]:g}" if word.lower() in WORDS else "N" for word in known[:3]}
+        worth = {word: _worth_of(word, grades) for word in known[:3]}
         example = " ".join(f"--grade {quote(word)}={value}" for word, value in worth.items())
         cure = f"say what each is worth: {example} and so on, higher for better pairs; =out leaves its pairs out"
         cure = cure if len(known) <= MOST_WORDS else "these are no labels"
@@ -121,7 +121,7 @@ class Table:
             quick = np.array([np.nan])
         if np.isfinite(quick).all():
             return quick.tolist()
-        self._refuse_words(name, values)
+        self._refuse_words(name, values, grades or {})
         self._refuse_mixed_percentages(values)
         commas = any(isinstance(value, str) and re.match(CLEAR_COMMA, value.strip()) for value in values)
         return [parse_label(value, partial(self.where, record), commas) for record, value in enumerate(values)]
@@ -175,6 +175,13 @@ def grade_of(value: Any, grades: Grades) -> Any:
     return found.get(text.lower(), value)
 
 
+def _worth_of(word: str, grades: Grades) -> str:
+    """What a word is worth, as `--grade` takes it: what was given, or is known; N where nobody has said it."""
+    grade = grade_of(word, grades)
+    grade = WORDS.get(word.lower()) if grade == word else grade
+    return "N" if grade is None else f"{grade:g}"
+
+
 def _check_text(value: Any, name: str, where: str) -> None:
     if not isinstance(value, str):
         cure = "; write one record for each pair of texts" if isinstance(value, (list, dict)) else ""
@@ -205,7 +212,7 @@ def _hint(names: Sequence[str], name: str) -> str:
 
 GOOD = ("duplicate", "same", "match", "relevant", "positive", "paraphrase", "equivalent", "similar", "entailment")
 BAD = ("different", "irrelevant", "negative", "dissimilar", "unrelated")
-NOT_GOOD = [f"{sign}{gap}{word}" for word in GOOD for sign in ("not", "non", "no") for gap in (" ", "")]
+NOT_GOOD = [f"{sign}{gap}{word}" for word in GOOD for sign in ("not", "non", "no") for gap in (" ", "", " a ", " an ")]
 YES = ("true", "t", "yes", "y", "ja", "wahr", "oui", "vrai", "sí", "si", "sì", "sim", "да", "是", "はい")
 NO = ("false", "f", "no", "n", "nein", "falsch", "non", "faux", "não", "нет", "否", "いいえ")
 WORDS = {**dict.fromkeys((*YES, *GOOD), 1.0), **dict.fromkeys((*NO, *BAD, *NOT_GOOD), 0.0)}

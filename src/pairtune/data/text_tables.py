@@ -12,18 +12,21 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pairtune.data.files import cut_fields, decode, read_bytes
+from pairtune.data.roles import names_a_column
 from pairtune.data.table import Table
 from pairtune.errors import UserError
 
 PARSED_AT_ONCE = 2**25  # bytes that Arrow parses at a time; a longer record is read by Python
 QUOTE, LINE_FEED, RETURN = (ord(sign) for sign in '"\n\r')
 BLANK = r"\A[\s\v\x1c-\x1f\x{85}\pZ]*\z"  # what Python's strip leaves nothing of
+SEPARATOR = re.compile(r"sep=(.)\s*$", re.IGNORECASE)  # the first line of what some spreadsheet programs write
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # of UTF-8
 
 
@@ -81,8 +84,10 @@ class Content:
 def open_csv(path: Path) -> Table:
     """With a header, separated by commas, semicolons, TABs or bars, quoted where need be."""
     content = Content.of(path)
-    if content.head.lower().startswith("sep="):
-        raise UserError(f"{path} line 1: {content.head.strip()!r} is a note for a spreadsheet program: delete the line")
+    if (told := SEPARATOR.match(content.head)) is not None:
+        text, notes = content.text
+        rows, lines = cut_fields(path, text, told[1], quoted=True)
+        return by_header(path, rows[1:], lines[1:], (*notes, f"fields are separated by {told[1]!r}, as its first line says"))
     delimiter = max((",", ";", "\t", "|"), key=content.head.count)
     said = () if delimiter == "," else (f"fields are separated by {'TABs' if delimiter == chr(9) else delimiter}",)
     if (quick := _cut_quickly(content, delimiter)) is not None:
@@ -135,7 +140,7 @@ def _cut_quickly(content: Content, delimiter: str) -> Any | None:
         return None
     try:
         first = next(csv.reader([content.head], delimiter=delimiter))
-        if not first:
+        if not first or _is_alone(first):
             return None
         names = [str(place) for place in range(len(first))]
         found = arrow.read_csv(
@@ -202,10 +207,13 @@ def _of_columns(
     return Table(path, header, lambda name: head(name, found.num_rows), lines, notes=notes, head=head)
 
 
-def by_header(path: Path, rows: list[list[str]], lines: list[int], notes: Sequence[str] = (), unit: str = "line") -> Table:
-    """A table of records whose first one names the columns."""
+def by_header(path: Path, rows: list[list[str]], lines: list[Any], notes: Sequence[str] = (), unit: str = "line") -> Table:
+    """A table of records whose first one names the columns; titles above it are left out, and said."""
     if not rows:
         raise UserError(f"{path}: the file is empty; expected a header line with the names of the columns")
+    titles = _count_titles(rows)
+    notes = (*notes, *(f"{unit} {lines[row]} is a title, and left out: {rows[row][0][:60]!r}" for row in range(titles)))
+    rows, lines = rows[titles:], lines[titles:]
     header, width = tuple(rows[0]), len(rows[0])
     for row, line in zip(rows, lines, strict=True):
         if len(row) != width:
@@ -219,6 +227,18 @@ def by_header(path: Path, rows: list[list[str]], lines: list[int], notes: Sequen
         return [row[place] for row in rows[1:]]
 
     return Table(path, header, read, lines[1:], unit, tuple(notes))
+
+
+def _count_titles(rows: Sequence[Sequence[str]]) -> int:
+    """How many rows stand above the names of the columns: each has a first cell alone, which is no name if it is the only one."""
+    titles = len([*takewhile(lambda row: _is_alone(row) or (len(row) == 1 and not names_a_column(row[0])), rows)])
+    below = [cell.strip() for cell in rows[titles]] if titles < len(rows) else []
+    return titles if len(below) > 1 and all(name and names_a_column(name) for name in below) else 0
+
+
+def _is_alone(row: Sequence[str]) -> bool:
+    """Whether the first cell of several has the only text."""
+    return len(row) > 1 and bool(row[0].strip()) and not any(map(str.strip, row[1:]))
 
 
 def _explain_width(row: Sequence[str], width: int) -> str:

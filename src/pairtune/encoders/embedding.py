@@ -185,11 +185,34 @@ def score_pairs(model: SentenceTransformer, left: Sequence[str], right: Sequence
 MEASURED = 5000  # texts, spread evenly over all
 
 
+MANY_UNKNOWN = 0.2  # of the tokens: a script that the encoder was not trained on
+
+
 def count_sampled_tokens(model: SentenceTransformer, texts: Sequence[str]) -> np.ndarray:
     """The tokens of at most MEASURED texts, uncut, special ones included."""
+    return np.array(count_tokens(model, _sample(texts)), np.int64)
+
+
+def _sample(texts: Sequence[str]) -> list[str]:
     count = min(len(texts), MEASURED)
-    chosen = [texts[int(place)] for place in np.arange(count) * len(texts) // max(count, 1)]
-    return np.array(count_tokens(model, chosen), np.int64)
+    return [texts[int(place)] for place in np.arange(count) * len(texts) // max(count, 1)]
+
+
+def share_unknown(model: SentenceTransformer, texts: Sequence[str]) -> float:
+    """The share of the texts' tokens that stand for letters or words that the encoder's vocabulary lacks."""
+    sign = getattr(model.tokenizer, "unk_token_id", None)
+    some = _sample(texts)
+    if sign is None or not callable(model.tokenizer) or not some:
+        return 0.0
+    found = model.tokenizer(some, add_special_tokens=False, truncation=False, padding=False, verbose=False)["input_ids"]
+    ids = np.concatenate([np.array(one, np.int64) for one in found])
+    return float((ids == sign).mean()) if len(ids) else 0.0
+
+
+def warn_unknown(share: float) -> str:
+    """What to do about unknown tokens, where they are many; empty where they are few."""
+    cure = "it may not know this language or script: take an encoder that does, as in --model NAME"
+    return f"{share:.0%} of the tokens are unknown to the encoder; {cure}" if share > MANY_UNKNOWN else ""
 
 
 def count_tokens(model: SentenceTransformer, texts: Sequence[str]) -> list[int]:

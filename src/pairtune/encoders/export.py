@@ -39,7 +39,7 @@ PACKAGES: dict[Runtime, tuple[str, ...]] = {
 INSTALL: dict[Runtime, str] = {
     "torch": "",
     "onnx": "pip install 'pairtune[onnx]'",
-    "openvino": "pip install 'pairtune[export]'",
+    "openvino": "pip install 'pairtune[export]', in an environment of its own: optimum-intel needs transformers before 5.6",
 }
 LOWEST_COSINE = 0.9999  # float32 on another runtime rounds differently, and no more than that
 SAMPLES = (

@@ -90,11 +90,14 @@ def describe_data(task: Task, found: Findings) -> Lines:
 
 def describe_seen(seen: Seen, recipe: Recipe) -> Lines:
     """What the encoder says."""
+    from pairtune.encoders.embedding import warn_unknown  # which needs torch
+
     lengths, pairs = seen.lengths, seen.pairs
     cut = f"{lengths.cut:.1%} of the texts are longer than {lengths.limit} tokens and are cut"
     advice = "; raise train.max_seq_length if their ends matter" if lengths.cut > 0.05 else ""
     lines = [
         ("lengths", f"{lengths.median:.0f} tokens (95 %: {lengths.high:.0f}, longest {lengths.longest:,}); {cut}{advice}"),
+        *([("words", unknown)] if (unknown := warn_unknown(lengths.unknown)) else []),
         (
             "false negatives",
             f"for {seen.anchors_with_rivals:.1%} of the positive pairs {recipe.encoder} finds a right text of another pair "

@@ -18,12 +18,15 @@ from plotly.offline import get_plotlyjs
 from pairtune.errors import UserError
 from pairtune.report.plots import (
     HARDNESS,
+    OWN_NEGATIVE,
     SYMBOLS,
+    is_graded,
     marked_cells,
     orders_of,
     plot_batch,
     plot_dev,
     plot_distribution,
+    plot_grades,
     plot_hardness,
     plot_loss,
     plot_precision,
@@ -31,7 +34,7 @@ from pairtune.report.plots import (
     reach_of,
 )
 from pairtune.report.scores import score_rows, verdict
-from pairtune.report.summary import Shown, describe_runs, read_runs
+from pairtune.report.summary import Shown, describe_runs, name_run, read_runs
 from pairtune.report.wins import find_doubts, find_examples
 from pairtune.runs.evidence import Snapshot
 from pairtune.runs.folder import advise, write_whole
@@ -89,7 +92,9 @@ def render(shown: Sequence[Shown]) -> str:
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     rows = score_rows(shown)
-    title = shown[0].run.name if len({one.run.name for one in shown}) == 1 else f"{len(shown)} runs"
+    names = list(dict.fromkeys(name_run(one.folder) for one in shown))
+    negatives = any(seen.negatives for one in shown for _, seen in snapshots(one))
+    title = names[0] if len(names) == 1 else f"{len(shown)} runs"
     return environment.get_template("page.html").render(
         title=title,
         shown=shown,
@@ -100,10 +105,12 @@ def render(shown: Sequence[Shown]) -> str:
         sizes=[(one.label, size, size.scores[one.run.metric], best_score(one)) for one in shown for size in one.run.sizes],
         curves=curves(shown),
         separation=[(one.label, separation(one)) for one in shown if one.evidence and one.evidence.test],
+        graded=all(is_graded(one.evidence) for one in shown),
         precision=precision(shown),
         hardness=hardness(shown),
         orders={one.label: orders_of(one) for one in shown},
-        marks={name: (color, edge) for name, (_, color, edge) in SYMBOLS.items()},
+        marks={name: (color, edge) for name, (_, color, edge) in SYMBOLS.items() if name != OWN_NEGATIVE or negatives},
+        negatives=negatives,
         batches=[(one.label, batches(one)) for one in shown if snapshots(one)],
         examples=[(one.label, find_examples(one.evidence)) for one in shown],
         doubts=[(one.label, found) for one in shown if (found := find_doubts(one.evidence))],
@@ -131,12 +138,16 @@ def curves(shown: Sequence[Shown]) -> list[Plot]:
 
 
 def separation(one: Shown) -> list[Plot]:
-    """The scores of positives and negatives, before and after."""
+    """The scores of positives and negatives, or of grades, before and after."""
     evidence = one.evidence
     assert evidence is not None and evidence.test is not None
+    sides = {"Before": evidence.test.before, "After": evidence.test.after}
+    if is_graded(evidence):
+        says = "Each point is a test pair: its label and its cosine. Line: the mean cosine of pairs with about that label."
+        return [Plot(plot_grades(evidence, side), f"{when} training", says) for when, side in sides.items()]
     reach = reach_of(evidence)
     thresholds = [side["test"].get("threshold") for side in (one.run.before, one.run.after)]
-    outcomes = zip(("Before", "After"), (evidence.test.before, evidence.test.after), thresholds, strict=True)
+    outcomes = zip(sides, sides.values(), thresholds, strict=True)
     what = "Share of the test queries" if evidence.kind == "retrieval" else "Share of the test pairs of that kind"
     return [
         Plot(
@@ -149,8 +160,8 @@ def separation(one: Shown) -> list[Plot]:
 
 
 def precision(shown: Sequence[Shown]) -> list[Plot]:
-    """The precision–recall curve, where there are positives."""
-    figure = plot_precision(shown)
+    """The precision–recall curve, where there are positives; grades have none."""
+    figure = plot_precision([one for one in shown if not is_graded(one.evidence)])
     searches = any(one.evidence is not None and one.evidence.kind == "retrieval" for one in shown)
     says = (
         "A query is answered with the first text that it finds, if the cosine lies above a threshold, which falls from left to "

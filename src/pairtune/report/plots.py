@@ -16,6 +16,8 @@ BLUE, ORANGE, GREEN, PINK, SKY, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#C
 SERIES = (BLUE, RED, GREEN, PINK, ORANGE, SKY)
 DASHES = ("solid", "dot", "dash", "dashdot")  # after six runs the colors come again, with another dash
 MOST_POINTS = 300
+MOST_PAIRS = 1000  # points of a plot
+MOST_STEPS = 11  # different labels that each have a mean of their own: a scale from 0 to 10
 BINS = 40
 
 
@@ -173,6 +175,32 @@ def plot_distribution(evidence: Evidence, outcome: Outcome, threshold: float | N
     return figure.update_yaxes(tickformat=".0%", rangemode="tozero").update_xaxes(range=reach)
 
 
+def is_graded(evidence: Evidence | None) -> bool:
+    """Whether the test pairs have grades, which are no matter of positive and negative."""
+    return (
+        evidence is not None and evidence.test is not None and evidence.kind == "regression" and len({*evidence.test.label}) > 2
+    )
+
+
+def plot_grades(evidence: Evidence, outcome: Outcome) -> go.Figure:
+    """The label of each test pair against its cosine, thinned where there are many; and the mean cosine along the labels."""
+    assert evidence.test is not None
+    grade, scores = np.array(evidence.test.grade), np.array(outcome.score)
+    figure = plain_figure("label", height=250).update_yaxes(title={"text": "cosine", "standoff": 6, "font": {"size": 13}})
+    some = slice(None, None, -(-len(grade) // MOST_PAIRS))
+    points = {"x": np.round(grade[some], 4), "y": np.round(scores[some], 4)}
+    hover = "label %{x}: cosine %{y:.2f}"
+    figure.add_scatter(
+        **points, name="pair", mode="markers", marker={"color": BLUE, "size": 5, "opacity": 0.35}, hovertemplate=hover
+    )
+    step = np.ptp(grade) / (MOST_STEPS - 1)
+    near = grade if len({*grade}) <= MOST_STEPS else grade.min() + np.round((grade - grade.min()) / step) * step
+    means = [(at, scores[near == at].mean()) for at in np.unique(near)]
+    x, y = np.round(np.transpose(means), 4)
+    line = {"color": ORANGE, "width": 2.2}
+    return figure.add_scatter(x=x, y=y, name="mean", mode="lines+markers", line=line, hovertemplate=hover)
+
+
 def reach_of(evidence: Evidence) -> tuple[float, float]:
     """The lowest and the highest score of either model: the two histograms share their axis."""
     assert evidence.test is not None
@@ -253,15 +281,15 @@ LINE = 56  # characters of a line in a hover label
 
 
 def plot_batch(seen: Snapshot, top: float) -> go.Figure:
-    """The cosines of a batch, left texts down, right texts across; hovering over a cell shows its two texts.
+    """The cosines of a batch, left texts down, right texts and then negatives across; hovering over a cell shows its two texts.
 
     top: the cosine that is darkest, the same for all batches that are compared; 0 and less is palest.
     """
-    count = len(seen.left)
-    figure = plain_figure("", height=400)
+    count, across = len(seen.left), len(seen.right) + len(seen.negatives)
+    figure = plain_figure("", height=400 if across == count else 260)
     figure.add_heatmap(
         z=seen.similarity,
-        x=list(range(count)),
+        x=list(range(across)),
         y=list(range(count)),
         zmin=0,
         zmax=top,
@@ -273,21 +301,26 @@ def plot_batch(seen: Snapshot, top: float) -> go.Figure:
     for start, end in group_spans(seen.group):
         corner = {"x0": start - 0.5, "y0": start - 0.5, "x1": end + 0.5, "y1": end + 0.5}
         figure.add_shape(type="rect", **corner, line={"color": GREY, "width": 1.5}, fillcolor="rgba(0,0,0,0)")
+    if seen.negatives:
+        edge = {"x0": count - 0.5, "x1": count - 0.5, "y0": -0.5, "y1": count - 0.5}
+        figure.add_shape(type="line", **edge, line={"color": ORANGE, "width": 2})
     for name, cells in marked_cells(seen).items():
-        _mark(figure, cells, name, 320 / max(count, 1))
+        _mark(figure, cells, name, 320 / max(across, 1))
     # the hover label takes an axis value's text from its tick, so each text is on the page once, not once per cell
-    ticks = {"tickmode": "array", "tickvals": list(range(count)), "showticklabels": False, "showgrid": False}
-    figure.update_xaxes(**ticks, ticktext=[wrap(text) for text in seen.right], constrain="domain")
+    ticks = {"tickmode": "array", "tickvals": list(range(across)), "showticklabels": False, "showgrid": False}
+    figure.update_xaxes(**ticks, ticktext=[wrap(text) for text in (*seen.right, *seen.negatives)], constrain="domain")
     figure.update_yaxes(
         **ticks, ticktext=[wrap(text) for text in seen.left], autorange="reversed", scaleanchor="x", constrain="domain"
     )
     return figure.update_layout(showlegend=False, margin={"l": 4, "r": 4, "t": 4, "b": 30})
 
 
+OWN_NEGATIVE = "own negative"  # one that the data, or mining, gave to this pair
 SYMBOLS = {  # symbol, color and edge of each kind of mark; the page's legend shows the same
     "positive pair": ("circle", "#ffffff", "#20242b"),
     "labelled negative": ("x", "#20242b", "#ffffff"),
     "likely false negative": ("diamond", RED, "#ffffff"),
+    OWN_NEGATIVE: ("square", ORANGE, "#ffffff"),
 }
 
 
@@ -297,6 +330,7 @@ def marked_cells(seen: Snapshot) -> dict[str, list[tuple[int, int]]]:
         "positive pair": [(i, i) for i, positive in enumerate(seen.positive) if positive],
         "labelled negative": [(i, i) for i, positive in enumerate(seen.positive) if not positive],
         "likely false negative": seen.suspects,
+        OWN_NEGATIVE: [(place % len(seen.left), len(seen.right) + place) for place in range(len(seen.negatives))],
     }
 
 

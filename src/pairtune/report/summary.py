@@ -48,10 +48,16 @@ def find_folders(path: Path) -> list[Path]:
     return finished
 
 
+def name_run(folder: Path) -> str:
+    """The name of the folder that a run's seeds stand in: of runs/faq/seed-1, faq."""
+    whole = folder.resolve()
+    return whole.parent.name if whole.name.startswith("seed-") else whole.name
+
+
 def name_runs(folders: Sequence[Path]) -> dict[Path, str]:
     """Short names that tell the runs apart: of the recipe's folder, with the seed where there are several, else the path."""
     whole = [folder.resolve() for folder in folders]
-    names = [path.parent.name if path.name.startswith("seed-") else path.name for path in whole]
+    names = [name_run(folder) for folder in folders]
     several = Counter(names)
     longer = [
         f"{name}, {path.name.replace('-', ' ')}" if several[name] > 1 else name for name, path in zip(names, whole, strict=True)

@@ -30,16 +30,19 @@ class Example:
 
 @dataclass(frozen=True)
 class Examples:
-    """wins: the errors that have shrunk most, the largest first. mistakes: the largest errors that are left."""
+    """wins: the errors that have shrunk most, the largest first. mistakes: the largest errors that are left.
+
+    Each test pair, or query, is one of the two at most: a win where its error has at least halved.
+    """
 
     wins: list[Example]
     mistakes: list[Example]
 
 
-def find_examples(evidence: Evidence | None, count: int = COUNT) -> Examples:
-    """The wins and mistakes of a run: by query where it ranks or searches, else by pair."""
+def find_examples(evidence: Evidence | None, count: int = COUNT) -> Examples | None:
+    """The wins and mistakes of a run: by query where it ranks or searches, else by pair. None where no scores were kept."""
     if evidence is None or evidence.test is None:
-        return Examples([], [])
+        return None
     tested = evidence.test
     if evidence.kind == "retrieval":
         return _of_queries(_searched(tested, tested.before), _searched(tested, tested.after), count)
@@ -84,18 +87,25 @@ def _ranked(evidence: Evidence, outcome: Outcome) -> dict[int, BestAnswer]:
 
 
 def _of_queries(before: dict[int, BestAnswer], after: dict[int, BestAnswer], count: int) -> Examples:
-    """A win is judged by the ratio of ranks: from 8 to 1 is more than from 108 to 101."""
+    """An error is the logarithm of a rank: from 8 to 1 is more than from 108 to 101."""
     both = [query for query in after if query in before]
-    gain = {query: np.log(before[query].rank) - np.log(after[query].rank) for query in both}
-    wins = sorted((query for query in both if gain[query] > 0), key=lambda query: -gain[query])[:count]
-    worst = sorted((query for query in both if after[query].rank > 1), key=lambda query: -after[query].rank)[:count]
+    then, now = (np.log([answers[query].rank for query in both]) for answers in (before, after))
+    wins, worst = ([both[place] for place in places] for places in _tell_apart(then, now, count))
 
     def example(query: int) -> Example:
-        now, then = after[query], before[query]
-        instead = now.rival if now.rank > 1 else ""
-        return Example(now.left, now.right, "right answer", f"rank {then.rank:,}", f"rank {now.rank:,}", instead)
+        new, old = after[query], before[query]
+        instead = new.rival if new.rank > 1 else ""
+        return Example(new.left, new.right, "right answer", f"rank {old.rank:,}", f"rank {new.rank:,}", instead)
 
     return Examples([example(query) for query in wins], [example(query) for query in worst])
+
+
+def _tell_apart(then: np.ndarray, now: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The places of the wins, largest gain first, and of the mistakes, largest error first. then, now: (N,), errors ≥ 0."""
+    gain = then - now
+    won = (gain > 0) & (gain >= now)
+    wins, worst = (np.argsort(-strength, kind="stable") for strength in (gain, now))
+    return wins[won[wins]][:count], worst[((now > 0) & ~won)[worst]][:count]
 
 
 def _of_pairs(evidence: Evidence, tested: Judged, count: int) -> Examples:
@@ -106,8 +116,7 @@ def _of_pairs(evidence: Evidence, tested: Judged, count: int) -> Examples:
     label = np.array(tested.label)
     target = relative_ranks(label) if len(np.unique(label)) > 2 else (label > evidence.positive_above).astype(float)
     then, now = (np.abs(relative_ranks(np.array(outcome.score)) - target) for outcome in (tested.before, tested.after))
-    gain = then - now
-    wins = [row for row in np.argsort(-gain, kind="stable")[:count] if gain[row] > 0]
+    wins, worst = _tell_apart(then, now, count)
 
     def example(row: int) -> Example:
         positive = tested.label[row] > evidence.positive_above
@@ -115,7 +124,7 @@ def _of_pairs(evidence: Evidence, tested: Judged, count: int) -> Examples:
         scores = (f"{outcome.score[row]:.2f}" for outcome in (tested.before, tested.after))
         return Example(tested.left[row], tested.right[row], graded, *scores)
 
-    return Examples([example(row) for row in wins], [example(row) for row in np.argsort(-now, kind="stable")[:count]])
+    return Examples([example(row) for row in wins], [example(row) for row in worst])
 
 
 def find_doubts(evidence: Evidence | None, count: int = COUNT) -> list[Example]:

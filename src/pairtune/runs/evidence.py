@@ -45,7 +45,8 @@ class Hardness(EvidencePart):
 class Snapshot(EvidencePart):
     """One batch of an epoch, by the model as it was when the epoch began.
 
-    similarity[i][j]: left i against right j, m × m. positive: m flags, false where the pair is a labelled negative.
+    similarity[i][j]: left i against right j, m × m, then against `negatives`: the first negative of each pair, in the order of
+    the pairs, then the second. positive: m flags, false where the pair is a labelled negative.
     group: m numbers, equal within a group. suspects: the cells (i, j) that are likely false negatives.
     """
 
@@ -56,6 +57,7 @@ class Snapshot(EvidencePart):
     group: list[int]
     similarity: list[list[float]]
     suspects: list[tuple[int, int]]
+    negatives: list[str] = []
 
 
 class Watched(EvidencePart):

@@ -138,11 +138,12 @@ class Filling:
 
     def __call__(self, rows: list[dict[str, Any]]) -> Any:
         """The batch of these rows."""
-        return self.collate([{**row, **self._columns_of(row)} for row in rows])
+        return self.collate([self.fill(row) for row in rows])
 
-    def _columns_of(self, row: dict[str, Any]) -> dict[str, str]:
+    def fill(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row with the negatives of the epoch."""
         mined = self.mined.get(row.get("dataset_name", ""))
-        return mined.columns_of(row["left"]) if mined else {}
+        return {**row, **mined.columns_of(row["left"])} if mined else row
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["collate"], name)

@@ -18,6 +18,7 @@ from pairtune.runs.evidence import Hardness, Snapshot, Step, Watched, shorten
 from pairtune.runs.folder import write_whole
 from pairtune.sbert.callbacks import Clock
 from pairtune.sbert.hard_batches import encode_column, find_samplers
+from pairtune.sbert.mined import Filling
 from pairtune.sbert.sampler import OrderedBatchSampler
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 WATCHED = "watched.json"
 WATCHED_PAIRS = 256  # pairs of an epoch that are encoded: about 2 % of the work of training on 4,000
 SHOWN_PAIRS = 64  # pairs of a batch that is shown
+SHOWN_NEGATIVES = 2  # of each of these pairs
 MOST_STEPS = 400  # points of the loss curve
 
 
@@ -55,7 +57,7 @@ class Watch(TrainerCallback):
         self._due = False
         if len(samplers) == 1 and len(samplers[0].columns) > 1:
             started = time.perf_counter()
-            self._look(samplers[0], kwargs["model"], args, state)
+            self._look(samplers[0], kwargs["model"], args, state, kwargs["train_dataloader"].collate_fn)
             self.clock.leave_out(time.perf_counter() - started)
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -63,7 +65,7 @@ class Watch(TrainerCallback):
         self._keep(args, state, steps=read_steps(state.log_history))
 
     def _look(
-        self, sampler: OrderedBatchSampler, model: SentenceTransformer, args: TrainingArguments, state: TrainerState
+        self, sampler: OrderedBatchSampler, model: SentenceTransformer, args: TrainingArguments, state: TrainerState, collate: Any
     ) -> None:
         epoch, epochs = round(state.epoch or 0) + 1, int(args.num_train_epochs)
         sample = choose_batches(sampler.order_of_epoch(), sampler.size)
@@ -76,7 +78,11 @@ class Watch(TrainerCallback):
         hardness = {**self.watched.hardness, epoch: measure(epoch, order, sampler.size, vectors, texts, positive)}
         snapshots = dict(self.watched.snapshots)
         if epoch in (1, (epochs + 1) // 2, epochs):
-            snapshots[epoch] = snapshot(epoch, order, middle_batch(len(order), sampler.size), vectors, texts, positive)
+            batch = middle_batch(len(order), sampler.size)
+            seen = snapshot(epoch, order, batch, vectors, texts, positive)
+            negatives = negatives_of(sampler, sample.rows[batch], collate)
+            encoded = [encode_column(sampler, place, column, model, args) for place, column in enumerate(negatives, start=2)]
+            snapshots[epoch] = add_negatives(seen, vectors[0][batch], negatives, encoded)
         self._keep(args, state, order=sampler.settings.by, hardness=hardness, snapshots=snapshots)
 
     def _keep(self, args: TrainingArguments, state: TrainerState, **changes: Any) -> None:
@@ -152,3 +158,25 @@ def snapshot(
         similarity=np.round(similarity.astype(float), 3).tolist(),
         suspects=[(int(i), int(j)) for i, j in np.argwhere(suspects)],
     )
+
+
+def negatives_of(sampler: OrderedBatchSampler, rows: np.ndarray, collate: Any) -> list[list[str]]:
+    """The first columns of negatives of these rows: as they are given, or mined for the epoch."""
+    names = [name for name in sampler.columns[2:] if name.startswith("negative_")][:SHOWN_NEGATIVES]
+    columns = sampler.dataset[rows.tolist()]
+    filled = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    if isinstance(collate, Filling):
+        filled = [collate.fill(row) for row in filled]
+    return [[row[name] for row in filled] for name in names]
+
+
+def add_negatives(seen: Snapshot, left: np.ndarray, negatives: list[list[str]], encoded: list[np.ndarray]) -> Snapshot:
+    """The batch with the cosines of its left texts (m, n) with the negatives of all pairs, column by column."""
+    if not negatives:
+        return seen
+    similarity = np.hstack([left @ unit_rows(column).T for column in encoded])  # (m, m × columns)
+    texts = [shorten(text) for column in negatives for text in column]
+    rows = [
+        [*known, *further] for known, further in zip(seen.similarity, np.round(similarity.astype(float), 3).tolist(), strict=True)
+    ]
+    return seen.model_copy(update={"similarity": rows, "negatives": texts})

@@ -12,7 +12,7 @@ from pairtune.data.pairs import Task
 from pairtune.data.profile import Profile, describe_profile, profile
 from pairtune.encoders.loading import fast_precision
 from pairtune.runs.recipe import Recipe, read_recipe
-from pairtune.runs.settings import USE_MINED
+from pairtune.runs.settings import USE_MINED, default_of
 
 COMPETING = 2.0  # pairs of a left text, on average, from which on its right texts compete with each other
 MANY_PAIRS = 200_000  # beyond, one epoch shows the encoder enough
@@ -92,7 +92,8 @@ def choose(task: Task, overrides: Sequence[str] = ()) -> Choice:
 
 def read_own(recipe: str, task: Task | None, overrides: Sequence[str]) -> Recipe:
     """A shipped recipe as it fits these pairs: one that mines negatives takes those that are given, where it cannot mine."""
-    given = ["train.negatives=given"] if recipe.startswith("own/") and mines_nothing(task, overrides) else []
+    unmined = ["train.negatives=given", f"train.mined={default_of('train.mined')}"]
+    given = unmined if recipe.startswith("own/") and mines_nothing(task, overrides) else []
     return read_recipe(recipe, [*given, *overrides])
 
 
