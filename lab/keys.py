@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pairtune import Recipe
-from pairtune.runs.recipe import TABLES as PARTS
+from pairtune.runs.recipe import STAGE_TABLES as PARTS
 
 Table = dict[str, Any]
 HERE = Path(__file__).parent

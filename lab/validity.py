@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.keys import read_data, todays_name
 from pairtune import Run
-from pairtune.runs.recipe import TABLES
+from pairtune.runs.recipe import STAGE_TABLES
 
 Wanted = dict[str, list[str]]
 
@@ -55,5 +55,5 @@ def _time(text: str) -> datetime:
 
 
 def _has(stage: Mapping[str, Any], wanted: Wanted) -> bool:
-    told = {f"{part}.{todays_name(part, name)}": value for part in TABLES for name, value in stage.get(part, {}).items()}
+    told = {f"{part}.{todays_name(part, name)}": value for part in STAGE_TABLES for name, value in stage.get(part, {}).items()}
     return all(told.get(setting) in values for setting, values in wanted.items())

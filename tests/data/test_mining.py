@@ -12,8 +12,7 @@ from sentence_transformers.util import mine_hard_negatives
 from typer.testing import CliRunner
 
 from pairtune.cli import app
-from pairtune.data.lexical import Lexical
-from pairtune.data.mining import Wanted, mine_negatives, rank_by, rank_by_words
+from pairtune.data.mining import Lexical, Wanted, mine_negatives, rank_by, rank_by_words
 from pairtune.data.own_tables import read_pairs
 from pairtune.data.pairs import PairSet
 from pairtune.errors import UserError

@@ -149,7 +149,7 @@ def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("r
 
 def show_searches(model: Path, top: int = 3) -> None:
     """Three searches among the functions of the modules that were held out, by the encoder as it came and as it is now."""
-    from rich.table import Table
+    from rich.table import Table as TerminalTable
 
     from pairtune.data.datasets import load_task
     from pairtune.encoders.index import Index
@@ -160,7 +160,7 @@ def show_searches(model: Path, top: int = 3) -> None:
     encoders = {"before": load_encoder("minilm"), "after": load_encoder(str(model))}
     indexes = {name: Index.build(encoder, corpus) for name, encoder in encoders.items()}
     for query in DEMO_SEARCHES:
-        table = Table("before", "after", title=f"“{query}”", title_justify="left")
+        table = TerminalTable("before", "after", title=f"“{query}”", title_justify="left")
         found = [indexes[name].search(encoder, query, top) for name, encoder in encoders.items()]
         for before, after in zip(*found, strict=True):
             table.add_row(*(f"{score:.2f}  {shorten(text, CALL_WIDTH)}" for score, text in (before, after)))

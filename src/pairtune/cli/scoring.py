@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Table as TerminalTable
 
 from pairtune.cli.common import (
     Dimension,
@@ -61,7 +61,7 @@ def tasks(as_json: JsonFlag = False) -> None:
             )
         )
         return
-    table = Table("task", "kind", "metric", "train", "dev", "test")
+    table = TerminalTable("task", "kind", "metric", "train", "dev", "test")
     for name, status in found.items():
         rows = [f"{status.rows[split]:,}" if status.found else "–" for split in ("train", "dev", "test")]
         table.add_row(name, TASKS[name].kind, TASKS[name].metric, *rows)
@@ -120,7 +120,7 @@ def print_sizes(metric: str, sizes: list[Size], as_json: bool) -> None:
     if as_json:
         print(json.dumps([size.model_dump() for size in sizes]))
         return
-    table = Table("dimension", "precision", "bytes", metric, "difference")
+    table = TerminalTable("dimension", "precision", "bytes", metric, "difference")
     for size in sizes:
         value = size.scores[metric]
         cells = (str(size.dimension), size.precision, f"{size.bytes:,}", f"{value:.4f}")

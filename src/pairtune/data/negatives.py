@@ -39,7 +39,7 @@ def logarithmic_negatives(
     positive = np.flatnonzero(pairs.positives(positive_above))
     if not len(positive):
         raise UserError("no pair is positive, so there is no anchor to draw negatives for")
-    rows, columns = _places(pairs.left, positive), _places(corpus, range(len(corpus)))
+    rows, columns = _places_of_texts(pairs.left, positive), _places_of_texts(corpus, range(len(corpus)))
     anchors = list(rows)
     drawn: list[tuple[str, str]] = []
     orders = _nearest_first(left_vectors[[rows[anchor][0] for anchor in anchors]], corpus_vectors)
@@ -99,7 +99,7 @@ def triplets(pairs: PairSet, positive_above: float, rng: np.random.Generator) ->
     return anchors, positives, negatives
 
 
-def _places(texts: Sequence[str], places: Iterable[int]) -> dict[str, list[int]]:
+def _places_of_texts(texts: Sequence[str], places: Iterable[int]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = defaultdict(list)
     for place in places:
         found[texts[place]].append(int(place))

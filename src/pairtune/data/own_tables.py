@@ -14,7 +14,7 @@ import numpy as np
 from pairtune.data.collections import is_collection, read_collection
 from pairtune.data.files import read_lines
 from pairtune.data.formats import is_table, open_table, stem_of
-from pairtune.data.pairs import Kind, PairSet, Task
+from pairtune.data.pairs import SPLITS, Kind, PairSet, Task
 from pairtune.data.profile import check_kind, metrics_of, see_kind
 from pairtune.data.records import Files, Records, choose_splits, collect_records, join_records, leave_out, open_tables
 from pairtune.data.roles import PEEK, Roles, find_roles, plain_name, refuse_labels_in_one, refuse_other_columns
@@ -24,7 +24,6 @@ from pairtune.errors import UserError
 from pairtune.ordering.order import number_texts
 from pairtune.progress import say
 
-SPLITS = ("train", "dev", "test")
 NO_TEXTS = {"nan", "NaN", "NULL", "null", "None", "NA", "N/A", "#N/A"}
 IDS = re.compile(r"\s*(#?\d[\d.,:/-]*|[A-Za-z]{1,8}[-_#:]?\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})\s*")
 MOSTLY = 0.9

@@ -105,7 +105,7 @@ def find_roles(
     """
     sides = _find_sides(table.names, left, right) or _only_texts(table, left, right, {label, group, split})
     if sides is None:
-        raise UserError(_explain(table, left, right))
+        raise UserError(_explain_columns(table, left, right))
     if sides[0] == sides[1]:
         raise UserError(f"left and right are both column {sides[0]!r}; a pair needs two columns")
     named = split if split is not None else next((name for name in table.names if _names_splits(table, name)), None)
@@ -225,7 +225,7 @@ def _say(
         yield "; ".join(guessed)
 
 
-def _explain(table: Table, left: str | None, right: str | None) -> str:
+def _explain_columns(table: Table, left: str | None, right: str | None) -> str:
     others = [name for name in table.names if name not in (left, right)]
     names = sorted(others, key=lambda name: _unlike_texts(_peek(table, name)))
     if twice := next((name for name in table.names if name.strip() and table.names.count(name) > 1), None):

@@ -24,10 +24,10 @@ def read_sources(recipe: Recipe) -> Task:
     names = [source.name for source in recipe.sources]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"recipe {recipe.name}: two sources are called {twice!r}; give each a name of its own")
-    return join_tasks({source.name: _read(source) for source in recipe.sources})
+    return join_tasks({source.name: _read_source(source) for source in recipe.sources})
 
 
-def _read(source: Source) -> Task:
+def _read_source(source: Source) -> Task:
     return read_pairs(
         list(source.data),
         list(source.dev) or None,
@@ -48,7 +48,7 @@ def _read(source: Source) -> Task:
 
 def join_tasks(sources: Mapping[str, Task]) -> Task:
     """All pairs, for counting and for batches that mix them; and the tasks that they come from, which are scored."""
-    train, dev, test = (_join([task.split(split) for task in sources.values()]) for split in ("train", "dev", "test"))
+    train, dev, test = (_join_pairs([task.split(split) for task in sources.values()]) for split in ("train", "dev", "test"))
     metrics = (MEAN, *(f"{name} {metric}" for name, task in sources.items() for metric in task.metrics))
     notes = tuple(f"{name}: {note}" for name, task in sources.items() for note in task.notes)
     kinds = {task.kind for task in sources.values()}
@@ -66,7 +66,7 @@ def without_test(task: Task) -> Task:
     return change_each(task, lambda one: replace(one, test=one.dev, extra={}))
 
 
-def _join(parts: Sequence[PairSet]) -> PairSet:
+def _join_pairs(parts: Sequence[PairSet]) -> PairSet:
     """The pairs alone: neither negatives nor a corpus, which are not the same everywhere."""
     left, right = ([text for part in parts for text in getattr(part, side)] for side in ("left", "right"))
     label, query, grade = (np.concatenate([getattr(part, name) for part in parts]) for name in ("label", "query", "grade"))

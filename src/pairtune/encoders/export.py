@@ -64,7 +64,7 @@ def export_model(name: str, out: Path, runtime: Runtime, dimension: int | None =
     expected = encode(load_encoder(name, device="cpu", dimension=dimension), SAMPLES)
     try:
         with whole_folder(out) as aside:
-            found = _write_onnx(name, aside, dimension) if runtime == "onnx" else _write(name, aside, runtime, dimension)
+            found = _write_onnx(name, aside, dimension) if runtime == "onnx" else _save_by_host(name, aside, runtime, dimension)
             lowest = float(np.einsum("ij,ij->i", expected, found).min())
             if not lowest >= LOWEST_COSINE:
                 raise UserError(
@@ -76,7 +76,7 @@ def export_model(name: str, out: Path, runtime: Runtime, dimension: int | None =
     return lowest
 
 
-def _write(name: str, folder: Path, runtime: Literal["torch", "openvino"], dimension: int | None) -> np.ndarray:
+def _save_by_host(name: str, folder: Path, runtime: Literal["torch", "openvino"], dimension: int | None) -> np.ndarray:
     """Through the host, whose `SentenceTransformer(folder, backend=runtime)` loads it; the vectors of the sample texts."""
     from sentence_transformers import SentenceTransformer
 

@@ -123,7 +123,7 @@ def describe_model(model: SentenceTransformer) -> dict[str, Any]:
     """All but the weights."""
     config = getattr(getattr(model[0], "auto_model", None), "config", None)
     return {
-        "modules": [(type(module).__qualname__, _settings(module)) for module in model],
+        "modules": [(type(module).__qualname__, _module_settings(module)) for module in model],
         "transformer": {} if config is None else {key: value for key, value in config.to_dict().items() if key not in UNREAD},
         "tokenizer": describe_tokenizer(model.tokenizer),
         "prompts": model.prompts,
@@ -141,7 +141,7 @@ def describe_tokenizer(tokenizer: Any) -> Any:
     return {key: value for key, value in json.loads(backend.to_str()).items() if key not in SET_BY_CALLS}
 
 
-def _settings(module: Any) -> dict[str, Any]:
+def _module_settings(module: Any) -> dict[str, Any]:
     return module.get_config_dict() if hasattr(module, "get_config_dict") else {}
 
 

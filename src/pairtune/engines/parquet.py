@@ -53,7 +53,7 @@ def open_source(name: str) -> ParquetFiles:
     """The Parquet files that a path, a folder or a glob names; every footer is read, and all must have the same columns."""
     import pyarrow.parquet as pq
 
-    files = _find(name)
+    files = _find_parquet(name)
     counts, schemas, size = [], [], 0
     for file in files:
         try:
@@ -71,7 +71,7 @@ def open_source(name: str) -> ParquetFiles:
     return ParquetFiles(name, tuple(files), tuple(counts), schemas[0], size)
 
 
-def _find(name: str) -> list[str]:
+def _find_parquet(name: str) -> list[str]:
     if "://" in name:
         raise UserError(f"{name}: DuckDB reads local files here; for files elsewhere use engine spark")
     path = Path(name)

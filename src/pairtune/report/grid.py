@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rich.table import Table
+from rich.table import Table as TerminalTable
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,9 @@ class Grid:
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
 
-    def for_terminal(self) -> Table:
+    def for_terminal(self) -> TerminalTable:
         """With the notes as its caption."""
-        table = Table(*self.head, title=self.title.replace("`", ""), caption="\n".join(self.notes).replace("`", ""))
+        table = TerminalTable(*self.head, title=self.title.replace("`", ""), caption="\n".join(self.notes).replace("`", ""))
         table.caption_justify = "left"
         for column in table.columns:
             column.overflow = "fold"  # no name is cut off in a narrow terminal

@@ -96,7 +96,7 @@ def describe_worth(tuning: Tuning) -> list[str]:
             f"A difference on {folds} held-out parts has a standard error of about {tuning.noise / sqrt(folds):.4f}: gains below "
             f"that cannot be seen."
         )
-    if (close := _closest(tuning)) is not None:
+    if (close := _closest_rival(tuning)) is not None:
         ahead = compare(close.scores, tuning.winner.scores, tuning.noise)
         lines.append(
             f"Candidate {close.number} ({describe_changes(close.changes)}) was ahead of the choice by {ahead}, which is not "
@@ -107,7 +107,7 @@ def describe_worth(tuning: Tuning) -> list[str]:
     return lines
 
 
-def _closest(tuning: Tuning) -> Tried | None:
+def _closest_rival(tuning: Tuning) -> Tried | None:
     """The candidate that is furthest ahead of the choice on the same parts, if there is one."""
     leads = {place: compare(one.scores, tuning.winner.scores).gain for place, one in enumerate(tuning.tried)}
     place = max(leads, key=lambda place: leads[place])

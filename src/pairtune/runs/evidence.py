@@ -31,7 +31,7 @@ class Hardness(EvidencePart):
     """Mean cosines in a sample of an epoch's batches, by the model as it was when the epoch began.
 
     negative: of all negatives. hardest: of each anchor's most similar one. likely_false: the share of negatives that beat
-    the anchor's own right text, as `ordering.inspection` counts them. pairs: the size of the sample.
+    the anchor's own right text, as `ordering.hardness` counts them. pairs: the size of the sample.
     """
 
     epoch: int

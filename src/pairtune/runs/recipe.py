@@ -348,8 +348,8 @@ class Recipe(Settings):
         return tuple(stage.select or self.select for stage in self.stages)
 
 
-TABLES: dict[str, type[Settings]] = {"loss": LossSettings, "order": OrderSettings, "train": TrainSettings}  # of every stage
-ALL_TABLES: dict[str, type[Settings]] = {**TABLES, "adapter": AdapterSettings}
+STAGE_TABLES: dict[str, type[Settings]] = {"loss": LossSettings, "order": OrderSettings, "train": TrainSettings}  # of every stage
+RECIPE_TABLES: dict[str, type[Settings]] = {**STAGE_TABLES, "adapter": AdapterSettings}
 
 
 def recipe_folder() -> Path:
@@ -397,7 +397,7 @@ def read_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
 
 def make_recipe(table: Mapping[str, Any], origin: str = "recipe") -> Recipe:
     """Validate a table; `[loss]`, `[order]`, `[train]` are the defaults that every `[[stages]]` starts from."""
-    shared = {key: table[key] for key in TABLES if key in table}
+    shared = {key: table[key] for key in STAGE_TABLES if key in table}
     rest = {key: value for key, value in table.items() if key not in shared}
     stages = rest.pop("stages", None)
     if stages is None:
@@ -432,7 +432,7 @@ def lay_over_all(table: TomlTable, upper: TomlTable) -> TomlTable:
     """The table with the upper one's values, which hold for every stage, whatever it says itself."""
     stages = table.get("stages")
     if "stages" not in upper and isinstance(stages, list) and all(isinstance(stage, dict) for stage in stages):
-        shared = {key: value for key, value in upper.items() if key in TABLES and isinstance(value, dict)}
+        shared = {key: value for key, value in upper.items() if key in STAGE_TABLES and isinstance(value, dict)}
         own = [{key: value for key, value in stage.items() if key != "select" or key not in upper} for stage in stages]
         table = {**table, "stages": [lay_over(stage, shared) for stage in own]}
     return lay_over(table, upper)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pairtune.errors import UserError
 from pairtune.runs.folder import write_whole
-from pairtune.runs.recipe import TABLES, Recipe, Source, Stage, make_recipe, parse_override
+from pairtune.runs.recipe import STAGE_TABLES, Recipe, Source, Stage, make_recipe, parse_override
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _all_stages(recipe: Recipe) -> list[Stage]:
 
 def unread_settings(recipe: Recipe) -> dict[str, str]:
     """Of the settings that are not at their defaults, those that no stage which sets them reads: what to say, by name."""
-    return {name: _explain(name, recipe) for name in READ_BY if _is_unread(name, recipe)}
+    return {name: _explain_unread(name, recipe) for name in READ_BY if _is_unread(name, recipe)}
 
 
 def refuse_unread(recipe: Recipe, overrides: Iterable[str]) -> None:
@@ -99,7 +99,7 @@ def _is_unread(name: str, recipe: Recipe) -> bool:
     return bool(setting) and not any(value_of(stage, READ_BY[name].decided_by) in READ_BY[name].values for stage in setting)
 
 
-def _explain(name: str, recipe: Recipe) -> str:
+def _explain_unread(name: str, recipe: Recipe) -> str:
     reader = READ_BY[name]
     stage = next(stage for stage in _all_stages(recipe) if value_of(stage, name) != default_of(name))
     known = ", ".join(_shown(value) for value in sorted(reader.values, key=str))
@@ -121,7 +121,7 @@ def value_of(stage: Stage, name: str) -> Any:
 def default_of(name: str) -> Any:
     """What a setting is unless told."""
     table, _, field = name.partition(".")
-    return TABLES[table].model_fields[field].default
+    return STAGE_TABLES[table].model_fields[field].default
 
 
 def _shown(value: Any) -> str:
@@ -154,24 +154,24 @@ def to_toml(recipe: Recipe) -> str:
     table = recipe.model_dump(mode="json", exclude_defaults=True)
     stages = table.pop("stages", [{}])
     sources = table.pop("sources", [])
-    lines = _settings(table)
+    lines = _toml_lines(table)
     for source in sources:
-        lines += ["", "[[sources]]", *_settings(source)]
+        lines += ["", "[[sources]]", *_toml_lines(source)]
     for stage in stages:
         prefix = "" if len(stages) == 1 else "stages."
         lines += ["", "[[stages]]"] if prefix else []
-        lines += _settings({key: value for key, value in stage.items() if key not in TABLES})
-        for name, settings in ((key, value) for key, value in stage.items() if key in TABLES):
-            lines += ["", f"[{prefix}{name}]", *_settings(settings)]
+        lines += _toml_lines({key: value for key, value in stage.items() if key not in STAGE_TABLES})
+        for name, settings in ((key, value) for key, value in stage.items() if key in STAGE_TABLES):
+            lines += ["", f"[{prefix}{name}]", *_toml_lines(settings)]
     return "\n".join(lines) + "\n"
 
 
-def _settings(table: dict[str, Any]) -> list[str]:
+def _toml_lines(table: dict[str, Any]) -> list[str]:
     """`key = value` lines; what is None has no value in TOML and is left out."""
     return [f"{key} = {_value(value)}" for key, value in table.items() if value is not None]
 
 
 def _value(value: Any) -> str:
     if isinstance(value, dict):
-        return f"{{{', '.join(_settings(value))}}}"
+        return f"{{{', '.join(_toml_lines(value))}}}"
     return json.dumps(value, ensure_ascii=False)

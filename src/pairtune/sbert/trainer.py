@@ -29,7 +29,8 @@ from pairtune.fast.step import FastStep
 from pairtune.processes import process_place, world_size
 from pairtune.progress import say
 from pairtune.runs.recipe import Select, Stage
-from pairtune.sbert.callbacks import Average, Blend, KeepBest, StopDropout
+from pairtune.sbert.averaging import Average, Blend
+from pairtune.sbert.callbacks import KeepBest, StopDropout
 from pairtune.sbert.checkpoints import Seal
 from pairtune.sbert.evaluator import CHOICE, PairEvaluator
 from pairtune.sbert.hard_batches import HardBatches, read_settings

@@ -110,7 +110,7 @@ def describe_race(task: Task, course: Course, plan: Plan, notes: list[str], budg
         encoder=plan.base.encoder,
         reasons=list(plan.reasons),
         notes=notes,
-        tried=[_describe(entry, entries, course) for entry in entries],
+        tried=[_as_tried(entry, entries, course) for entry in entries],
         before={fold: score for entry in entries for fold, score in entry.before.items()},
         chosen=chosen,
         finalists=[course.space.recipe(entries[place].levels).model_dump(mode="json") for place in finalists],
@@ -123,7 +123,7 @@ def describe_race(task: Task, course: Course, plan: Plan, notes: list[str], budg
     )
 
 
-def _describe(entry: Entry, entries: Sequence[Entry], course: Course) -> Tried:
+def _as_tried(entry: Entry, entries: Sequence[Entry], course: Course) -> Tried:
     found = course.gain(entry, entries)
     return Tried(
         number=entry.number,

@@ -27,7 +27,7 @@ def load_pfcc(folder: Path) -> Splits:
     tweets, claims = [fold(tweet) for tweet, _ in records], [fold(claim) for _, claim in records]
     if len(records) <= TRAIN_PAIRS:
         raise UserError(f"{path}: {len(records)} pairs, expected more than {TRAIN_PAIRS}: the first {TRAIN_PAIRS} are train")
-    titles, corpus = _read_corpus(need_file(folder, "verified-claims.tsv"), claims)
+    titles, corpus = _read_claims(need_file(folder, "verified-claims.tsv"), claims)
     # every pair is a query of its own: the paper's scores are multiples of 1/199, with one tweet twice
     pairs = PairSet.of(tweets, claims, query=[f"tweet {row}" for row in range(1, len(records) + 1)], corpus=corpus)
     dev = in_tenth(connect(tweets[:TRAIN_PAIRS], claims[:TRAIN_PAIRS]))
@@ -47,7 +47,7 @@ def load_pfcc(folder: Path) -> Splits:
     )
 
 
-def _read_corpus(path: Path, claims: Sequence[str]) -> tuple[PairSet, tuple[str, ...]]:
+def _read_claims(path: Path, claims: Sequence[str]) -> tuple[PairSet, tuple[str, ...]]:
     """The articles' titles, each with the claim that it verifies, and all claims; every paired claim is among them.
 
     White space is folded, and what is then the same stands there once.

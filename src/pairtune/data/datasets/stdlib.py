@@ -48,7 +48,7 @@ def load_stdlib(folder: Path) -> Splits:
     The sources are parsed with `ast`; nothing is imported or run. The corpus of a split is the calls of its own modules,
     so that dev and test search among functions never seen in training.
     """
-    described = [item for path in track(_modules(folder), "reading the standard library") for item in _describe(folder, path)]
+    described = [item for path in track(_modules(folder), "reading the standard library") for item in _document(folder, path)]
     if not described:
         raise UserError(f"{folder}: no sources of the standard library there; use a Python that comes with its .py files")
     parts = {name: [item for item in described if _split_of(item.module) == name] for name in ("train", "dev", "test")}
@@ -78,7 +78,7 @@ def _names(folder: Path, path: Path) -> tuple[str, ...]:
     return names[:-1] if names[-1] == "__init__" else names
 
 
-def _describe(folder: Path, path: Path) -> Iterator[Described]:
+def _document(folder: Path, path: Path) -> Iterator[Described]:
     names = _names(folder, path)
     try:
         tree = ast.parse(path.read_bytes())
