@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pairtune import Recipe
-from pairtune.runs.recipe import lay_over, make_recipe, parse_override
+from pairtune.runs.toml import lay_over, make_recipe, parse_override
 
 Settings = dict[str, str | int | float | None]
 

@@ -15,8 +15,7 @@ from pairtune.data.pairs import PairSet, Task, add_prompts, leave_some_plain
 from pairtune.encoders.embedding import encode
 from pairtune.encoders.prompts import MARKS, Prompts, Sides, choose_prompts, own_prompts
 from pairtune.errors import UserError
-from pairtune.runs.recipe import make_recipe, read_recipe
-from pairtune.runs.settings import to_toml
+from pairtune.runs.toml import make_recipe, read_recipe, to_toml
 from pairtune.serve.matcher import Question, load_matcher
 from pairtune.training import run
 from small import WORDS, small_recipe

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pairtune.runs.recipe import make_recipe
 from pairtune.runs.record import Run
+from pairtune.runs.toml import make_recipe
 from pairtune.tune.folds import Folds
 from pairtune.tune.ledger import Ledger
 from pairtune.tune.plan import Budget

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pairtune.runs.recipe import make_recipe
+from pairtune.runs.toml import make_recipe
 from pairtune.tune.space import SPACE, Space, label
 
 BASE = make_recipe(

@@ -14,8 +14,8 @@ import pytest
 
 import searches
 from pairtune.errors import UserError
-from pairtune.runs.recipe import read_recipe
 from pairtune.runs.record import read_records
+from pairtune.runs.toml import read_recipe
 from pairtune.tune.race import TOO_SHORT
 from searches import HELD, TRAININGS, small_search
 from small import assert_same_weights

@@ -103,7 +103,7 @@ def recipes(
     ] = False,
 ) -> None:
     """List the shipped recipes, print one of them, or print every setting."""
-    from pairtune.runs.recipe import find_recipe, shipped_recipes
+    from pairtune.runs.toml import find_recipe, shipped_recipes
 
     if name is not None and (settings or markdown):
         raise UserError(f"--settings are those of any recipe, not of {name}: give one of the two")
@@ -125,7 +125,7 @@ def recipes(
 
 def describe_recipe(name: str) -> str:
     """The first sentence of the comment that a shipped recipe begins with."""
-    from pairtune.runs.recipe import find_recipe
+    from pairtune.runs.toml import find_recipe
 
     lines = find_recipe(name).read_text(encoding="utf-8").splitlines()
     comment = " ".join(line.removeprefix("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines))
@@ -136,7 +136,7 @@ def describe_recipe(name: str) -> str:
 def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo"), as_json: JsonFlag = False) -> None:
     """Train the default encoder to find Python functions from what they do, and show searches before and after."""
     from pairtune import training
-    from pairtune.runs.recipe import read_recipe
+    from pairtune.runs.toml import read_recipe
 
     runs = training.train(read_recipe("stdlib/demo"), seeds=(1,), out=out, resume=True)
     print_runs(runs, out, as_json)

@@ -85,7 +85,7 @@ def evaluate(
         list[int], typer.Option(help="Use only this many numbers of each embedding; several times: a table.", min=1)
     ] = [],  # noqa: B006
     quantize: Annotated[
-        bool, typer.Option("--quantize", help="A table of what embeddings in int8 and in single bits score.")
+        bool, typer.Option("--quantize", help="Print a table of the scores with embeddings in int8 and in single bits.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -177,7 +177,7 @@ def choose_scored(task: str | None, own: OwnData, split: str | None) -> tuple[Ta
     found = own.read_whole() if split is None else own.read()
     say_notes(found)
     if found is not None and split is None and not len(found.train):
-        say("all pairs are scored; --split test scores only those that training on the same file holds out")
+        say("all pairs are scored; --split test scores only the pairs that `pairtune train` holds out of this file")
     return choose_task(task, found), split or "test"
 
 

@@ -106,7 +106,9 @@ def _texts_of_name(path: Path, name: str) -> dict[str, str]:
         found = (one for part in parts for one in getattr(part, f"{what}_iter")())
         return {getattr(one, key): one.default_text().strip() for one in track(found, f"reading the {what} of {given}")}
     except OSError as problem:
-        raise UserError(f"{given}: could not be fetched ({problem}); where there is a network, ir_datasets keeps it") from problem
+        raise UserError(
+            f"{given}: could not be downloaded ({problem}); run this once with a network, and ir_datasets keeps the collection"
+        ) from problem
 
 
 def _parts(name: str) -> list[tuple[str, Any]]:

@@ -31,7 +31,7 @@ def open_table(path: Path) -> Table:
             raise UserError(f"{path}: there is no such file")
         with path.open("rb") as file:
             if file.read(len(LFS)) == LFS:
-                raise UserError(f"{path}: only a note of Git LFS, in place of the file: git lfs pull brings it")
+                raise UserError(f"{path}: a Git LFS pointer, not the file itself: `git lfs pull` downloads it")
         table = reader(path)
     if not len(table):
         raise UserError(f"{path}: there are no records in it")

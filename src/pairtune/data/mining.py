@@ -120,8 +120,8 @@ class Lexical:
             count = csr_matrix(counter.fit_transform(corpus))
         except ValueError as problem:  # an empty vocabulary
             raise UserError(
-                "no text to search in has a word of letters or digits, by which BM25 ranks: "
-                "give an encoder in its place, such as minilm"
+                "no text of the corpus has a word of letters or digits, and BM25 compares words: "
+                "use an encoder instead, such as minilm"
             ) from problem
         self.queries = csr_matrix((counter.transform(queries) > 0).astype(np.float64))
         self.weights = _weigh(count).T.tocsc()  # (words, C)

@@ -272,7 +272,7 @@ def _make_task(pairs: PairSet, which: np.ndarray, kind: Kind | None, corpus: Fil
     elif corpus is not None:
         seen, reason = "retrieval", "a corpus is given to search in"
     if seen in ("classification", "regression") and len(np.unique(pairs.label)) < 2:
-        raise UserError(f"{origin}: a {seen} task needs labels of both kinds, and here all pairs are positive")
+        raise UserError(f"{origin}: a {seen} task needs labels of both kinds, and all pairs here are positive")
     texts = _read_corpus(corpus) if corpus is not None else ()
     parts = {name: _part(pairs.take(which == place), seen, texts) for place, name in enumerate(SPLITS)}
     for name, part in parts.items():

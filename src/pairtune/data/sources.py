@@ -78,12 +78,12 @@ def check_sources(task: Task, recipe: Recipe) -> None:
     if not task.sources:
         return
     if recipe.dev != "given" or recipe.dev_candidates:
-        raise UserError("several sources are scored as they are: leave out dev and dev_candidates")
+        raise UserError("dev and dev_candidates work with one dataset only, and this recipe has several sources: leave them out")
     if recipe.mark_sides:
-        raise UserError("mark_sides marks the texts of one dataset: give prompts to the sources instead")
+        raise UserError("mark_sides works with one dataset only, and this recipe has several sources: give them prompts instead")
     for stage in recipe.stages:
         if stage.train.file:
-            raise UserError("train.file is about one dataset: leave it out with several sources")
+            raise UserError("train.file works with one dataset only, and this recipe has several sources: leave it out")
         mined = {stage_of(recipe, stage, name).train.negatives for name in task.sources}
         if stage.train.negatives == "mined" and "mined" not in mined:
             raise UserError('train.negatives = "mined": no source has a loss that can use them: take bsc or combo')

@@ -159,7 +159,7 @@ def rotate_dev(task: Task, seed: int) -> Task:
             f'task {task.name}: dev = "rotating": tenth {part + 1} of {len(both)} pairs, which fall into {len(set(groups))} '
             f'groups that share no text or query, {found}: take another seed, or dev = "given"'
         )
-    note = f"dev: tenth {part + 1} of train and dev together, {len(dev)} of {len(both)} pairs, another one for each seed"
+    note = f"dev: tenth {part + 1} of train and dev together, {len(dev)} of {len(both)} pairs; each seed takes another tenth"
     others = (said for said in task.notes if not said.startswith("dev:"))
     return replace(task, train=train, dev=dev, notes=(*others, note))
 
@@ -168,9 +168,9 @@ def join_dev(task: Task) -> Task:
     """The task with the pairs of dev among those of train, for a recipe that is already chosen."""
     if task.kind == "classification":
         raise UserError(
-            f'task {task.name}: dev = "joined" would train on the pairs by which F1 chooses its threshold: set dev = "given"'
+            f'task {task.name}: dev = "joined" would train on the pairs that choose the threshold of F1: set dev = "given"'
         )
-    note = f"dev: its {len(task.dev)} pairs are trained on too, so the scores on it say nothing about others"
+    note = f"dev: its {len(task.dev)} pairs are in the training set too, so scores on dev say nothing about new pairs"
     others = (said for said in task.notes if not said.startswith("dev:"))
     return replace(task, train=join(task.train, task.dev), notes=(*others, note))
 

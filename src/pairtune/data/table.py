@@ -182,7 +182,7 @@ def _check_text(value: Any, name: str, where: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError as problem:
-        raise UserError(f"{where}: column {name!r} holds half of a surrogate pair, no text") from problem
+        raise UserError(f"{where}: column {name!r} holds half of a surrogate pair, which is not text") from problem
 
 
 def _shorten(shown: str, most: int = 60) -> str:

@@ -71,7 +71,9 @@ def _shuffle_elsewhere(spark: SparkSession, job: ShuffleJob, sizes: PartSizes) -
     from pyspark.sql.pandas.types import to_arrow_schema
 
     if job.prepared is not None:
-        raise UserError(f"a prepared file goes with local files, not with {job.source}: give a column, a list of words will do")
+        raise UserError(
+            f"a prepared file works with local files only, not with {job.source}: give a column, which may hold lists of words"
+        )
     rows, total = _read_rows(spark, [job.source])
     keys = keys_of(job, ParquetFiles(job.source, (), (), to_arrow_schema(rows.drop(ROW).schema)))
     _refuse_vectors(keys)

@@ -66,7 +66,7 @@ class Scored:
         grade = self.gold.grade if len(np.unique(self.gold.grade)) > 2 else self.positive.astype(np.float32)
         highest = float(np.abs(grade).max())
         if highest > HIGHEST_GRADE:
-            raise UserError(f"grades go up to {highest:g}: give at most {HIGHEST_GRADE:,}; nDCG does not mind their scale")
+            raise UserError(f"grades go up to {highest:g}: give at most {HIGHEST_GRADE:,}; nDCG is the same on any scale")
         if np.array_equal(grade, np.round(grade)):
             return grade.astype(np.int64)
         digits = 3 - min(0, math.floor(math.log10(highest)))  # three that count, also of grades that are all near 0

@@ -114,7 +114,9 @@ def read_evidence(path: Path) -> Evidence | None:
     try:
         return Evidence.model_validate_json(path.read_bytes())
     except ValidationError as problem:
-        raise UserError(f"{path} is not what a training writes ({problem.error_count()} problems): train again") from problem
+        raise UserError(
+            f"{path} was not written by a training of pairtune ({problem.error_count()} problems): train again"
+        ) from problem
 
 
 def shorten(text: str, longest: int = KEPT_CHARACTERS) -> str:

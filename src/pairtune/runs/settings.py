@@ -1,16 +1,14 @@
-"""The settings of a recipe as users give them: those that nothing would read, and the TOML that `pairtune train` reads."""
+"""The settings of a recipe as its stages and sources read them: what holds for each, and what nothing would read."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pairtune.errors import UserError
-from pairtune.runs.folder import write_whole
-from pairtune.runs.recipe import STAGE_TABLES, Recipe, Source, Stage, make_recipe, parse_override
+from pairtune.runs.recipe import STAGE_TABLES, Recipe, Source, Stage
+from pairtune.runs.toml import make_recipe, parse_override
 
 
 @dataclass(frozen=True)
@@ -134,44 +132,3 @@ def _paths(table: dict[str, Any]) -> list[tuple[str, ...]]:
         for key, value in table.items()
         for path in ([(key, *rest) for rest in _paths(value)] if isinstance(value, dict) else [(key,)])
     ]
-
-
-def write_toml(path: Path, recipe: Recipe) -> None:
-    """Every setting that is not at its default."""
-    write_whole(path, to_toml(recipe))
-
-
-def to_toml(recipe: Recipe) -> str:
-    """The recipe as text: its own settings first, then its stages.
-
-    >>> from pairtune.runs.recipe import make_recipe
-    >>> print(to_toml(make_recipe({"name": "mine", "loss": {"kind": "bsc"}})), end="")
-    name = "mine"
-    <BLANKLINE>
-    [loss]
-    kind = "bsc"
-    """
-    table = recipe.model_dump(mode="json", exclude_defaults=True)
-    stages = table.pop("stages", [{}])
-    sources = table.pop("sources", [])
-    lines = _toml_lines(table)
-    for source in sources:
-        lines += ["", "[[sources]]", *_toml_lines(source)]
-    for stage in stages:
-        prefix = "" if len(stages) == 1 else "stages."
-        lines += ["", "[[stages]]"] if prefix else []
-        lines += _toml_lines({key: value for key, value in stage.items() if key not in STAGE_TABLES})
-        for name, settings in ((key, value) for key, value in stage.items() if key in STAGE_TABLES):
-            lines += ["", f"[{prefix}{name}]", *_toml_lines(settings)]
-    return "\n".join(lines) + "\n"
-
-
-def _toml_lines(table: dict[str, Any]) -> list[str]:
-    """`key = value` lines; what is None has no value in TOML and is left out."""
-    return [f"{key} = {_value(value)}" for key, value in table.items() if value is not None]
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, dict):
-        return f"{{{', '.join(_toml_lines(value))}}}"
-    return json.dumps(value, ensure_ascii=False)

@@ -248,6 +248,6 @@ def explain_failure(problem: Exception, stage: Stage, log: list[dict[str, Any]])
         ) from problem
     if lost := [entry["step"] for entry in log if not np.isfinite(entry.get("loss", 0.0))]:
         raise UserError(
-            f"the training diverged: the loss is NaN or infinite since step {lost[0]}. Lower train.learning_rate "
+            f"training diverged: the loss is NaN or infinite since step {lost[0]}. Lower train.learning_rate "
             f"(it is {stage.train.learning_rate:g}; 2e-5 is usual), or raise loss.temperature (it is {stage.loss.temperature:g})"
         ) from problem

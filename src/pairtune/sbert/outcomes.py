@@ -24,7 +24,7 @@ from pairtune.runs.evidence import EVIDENCE, MOST_ITEMS, Evidence, Judged, Outco
 from pairtune.runs.folder import RunFolder, write_whole
 from pairtune.runs.recipe import Recipe
 from pairtune.runs.record import Run, Size, Trained
-from pairtune.runs.settings import to_toml
+from pairtune.runs.toml import to_toml
 from pairtune.sbert.evaluator import Hits, evaluate_task
 from pairtune.sbert.losses import CITATION
 from pairtune.sbert.watch import read_watched

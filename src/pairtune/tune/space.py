@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pairtune.data.pairs import Kind
-from pairtune.runs.recipe import Recipe, lay_over, make_recipe
+from pairtune.runs.recipe import Recipe
+from pairtune.runs.toml import lay_over, make_recipe
 
 Levels = dict[str, str]  # axis → the label of its level
 

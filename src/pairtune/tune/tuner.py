@@ -20,9 +20,9 @@ from pairtune.errors import UserError
 from pairtune.progress import say
 from pairtune.runs.folder import write_whole
 from pairtune.runs.lock import hold_folder
-from pairtune.runs.recipe import Recipe, make_recipe
+from pairtune.runs.recipe import Recipe
 from pairtune.runs.record import Run
-from pairtune.runs.settings import write_toml
+from pairtune.runs.toml import make_recipe, write_toml
 from pairtune.tune.ledger import Ledger, list_searches
 from pairtune.tune.plan import Budget
 from pairtune.tune.race import race
