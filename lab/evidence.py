@@ -8,6 +8,7 @@ from typing import Any
 from lab.best import as_chosen
 from lab.book import Book, Measure, Sample, compare
 from lab.changes import Change, both_sides, sections
+from lab.figures import four_digits
 from lab.layout import encoders_in, say_problems, score_cell
 from lab.paper import published_score
 from lab.rows import read_row, row_names
@@ -16,7 +17,7 @@ from lab.statistics import describe_difference
 from lab.untuned import find_untuned
 from pairtune import Recipe
 from pairtune.data.datasets import TASKS
-from pairtune.report.grid import Grid, four_digits
+from pairtune.report.grid import Grid
 from pairtune.tune.worker import encoder_name
 
 INTRO = """# Evidence

@@ -60,7 +60,7 @@ def run(
     """
     from pairtune.encoders.ignoring import ignoring
     from pairtune.processes import check_same, share_from_first
-    from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome
+    from pairtune.sbert.outcomes import evaluate_before
 
     task, results = find_pairs(recipe, task), results or out.parent / "results.jsonl"
     if "task" not in recipe.model_fields_set:  # the default's name would stand in records of a user's own pairs
@@ -79,7 +79,7 @@ def run(
         if done := share_from_first(lambda: begin(folder, asked, results, resume=resume, overwrite=overwrite)):
             return done
         say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
-        score = partial(evaluate_and_keep, model, as_it_came, kept_outcome(folder, "before"))
+        score = partial(evaluate_before, model, as_it_came, folder)
         before = share_from_first(lambda: folder.remember("before", score))
         to_beat = choice_score(before["dev"], task.metric)
         trained = tune_encoder(model, tokenizer, sides, task, recipe, seed, folder, to_beat, checkpoints=checkpoints)
@@ -148,17 +148,17 @@ def conclude(
 ) -> Run:
     """Score the trained model, and write all that is left of the run; its record last."""
     from pairtune.sbert.evaluator import evaluate_sizes
-    from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, write_evidence
+    from pairtune.sbert.outcomes import evaluate_pairs, make_record, write_evidence
 
     mean_of = 1 if is_unchanged(trained) else join_others(model, task, others)
-    after = evaluate_and_keep(model, task, kept_outcome(folder, "after"))
+    after, outcome = evaluate_pairs(model, task)
     sizes = evaluate_sizes(model, task, "dev", recipe.dimensions) if recipe.dimensions else []
     record = make_record(recipe, seed, task, folder, before, after, trained, str(model.device), sizes)
     seconds = record.seconds + sum(one.seconds for one in others)
     record = record.model_copy(update={"mean_of": mean_of, "seconds": seconds})
     if keep_model:
         write_model(model, folder, len(recipe.stages), record, task)
-    write_evidence(folder, task, len(recipe.stages))
+    write_evidence(folder, task, len(recipe.stages), outcome)
     folder.finish(record, results)
     return record
 

@@ -122,5 +122,5 @@ def test_what_is_mined_is_read_as_columns_of_negatives(tmp_path, texts, ending):
 
 def test_texts_without_a_word_are_not_ranked_by_words():
     pairs = PairSet.of([f"what is {row} of them" for row in range(12)], ["★" * (row + 1) for row in range(12)])
-    with pytest.raises(UserError, match=r"no text to search in has a word .*: use an encoder instead, such as minilm"):
+    with pytest.raises(UserError, match=r"no text of the corpus has a word .*: use an encoder instead, such as minilm"):
         mine_negatives(pairs, Wanted(1), rank_by_words)

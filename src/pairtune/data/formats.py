@@ -14,6 +14,7 @@ from pairtune.data.json_tables import open_json, open_jsonl
 from pairtune.data.table import Table
 from pairtune.data.text_tables import by_header, open_csv, open_tsv
 from pairtune.errors import UserError
+from pairtune.runs.folder import whole_file
 
 LFS = b"version https://git-lfs"
 HUB = "hub:"  # before the name of a dataset on the hub
@@ -230,10 +231,8 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     """The columns as a .csv, .tsv, .jsonl or .parquet file, whole."""
     check_target(path)
     writer = WRITERS[path.suffix.lower()]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{path.name}.part")
-    writer(aside, columns)
-    aside.replace(path)
+    with whole_file(path) as aside:
+        writer(aside, columns)
 
 
 def _write_delimited(path: Path, columns: Mapping[str, Sequence[Any]], delimiter: str = ",") -> None:

@@ -21,6 +21,7 @@ from starlette.exceptions import HTTPException
 
 from pairtune import __version__
 from pairtune.encoders.loading import length_of
+from pairtune.runs.evidence import shorten
 from pairtune.serve.matcher import Batcher, Matcher, Question, use_half_the_cores
 from pairtune.serve.requests import (
     MOST_CHARACTERS,
@@ -77,6 +78,7 @@ def _hashes(html: str, element: str) -> str:
     return " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in found)
 
 
+MOST_SHOWN = 80  # characters of a text that is given back in an error
 PAIRS_AT_A_TIME = 16  # a long list takes turns with the questions of others
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": Refusal, "description": meaning}
@@ -226,12 +228,13 @@ def _answer(status: int, error: str, given: str, expected: str, problems: list[d
 
 def _show(value: object) -> str:
     """The beginning of what was given, fit to print: a text may hold half characters, a number may be no number."""
-    text = (
-        value[:80] + "…" if isinstance(value, str) and len(value) > 80 else repr(value) if not isinstance(value, str) else value
-    )
-    text = text if len(text) <= 200 else text[:200] + "…"
-    length = f" ({len(value):,} characters)" if isinstance(value, str) and len(value) > 80 else ""
-    return text.encode("utf-8", "backslashreplace").decode() + length
+    if not isinstance(value, str):
+        shown = shorten(repr(value))
+    elif len(value) > MOST_SHOWN:
+        shown = f"{shorten(value, MOST_SHOWN + 1)} ({len(value):,} characters)"
+    else:
+        shown = value  # white space too
+    return shown.encode("utf-8", "backslashreplace").decode()
 
 
 def _since(started: float) -> float:
