@@ -15,7 +15,7 @@ SHIPPED = {  # rule → the candidate that became its recipe
     "own/labelled": "pc.1-uni",
 }
 BEFORE = {"own/answers": "pc.1-q-half", "own/positives": "bsc-ex-t02"}  # what cross-validation compared with
-ENCODERS = {"minilm": "all-MiniLM-L6-v2", "mpnet": "all-mpnet-base-v2"}
+TITLES = {"minilm": "all-MiniLM-L6-v2", "mpnet": "all-mpnet-base-v2"}
 
 
 def own_table(encoder: str, runs: Sequence[OwnRun]) -> str:
@@ -40,7 +40,7 @@ def own_table(encoder: str, runs: Sequence[OwnRun]) -> str:
     if differences:
         rows.append("")
         rows.append(
-            f"{ENCODERS[encoder]}: ahead of the best stock loss on {ahead} of {len(differences)} cases, at most 0.003 behind on "
+            f"{TITLES[encoder]}: ahead of the best stock loss on {ahead} of {len(differences)} cases, at most 0.003 behind on "
             f"{near - ahead} more; mean difference {mean(differences):+.3f}."
         )
     return "\n".join(rows)
@@ -156,7 +156,7 @@ def candidates_table(runs: Sequence[OwnRun], rule: str) -> str:
 def make_page() -> str:
     """The whole page."""
     parts = [HEAD]
-    for encoder, title in ENCODERS.items():
+    for encoder, title in TITLES.items():
         runs = read_own_runs(encoder)
         if runs:
             parts += [f"## {title}: the default and the stock losses", own_table(encoder, runs)]

@@ -1,4 +1,4 @@
-"""The candidates around a recipe."""
+"""The variants around a recipe."""
 
 from __future__ import annotations
 

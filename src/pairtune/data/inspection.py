@@ -16,7 +16,7 @@ import numpy as np
 from pairtune.data.material import training_pairs
 from pairtune.data.pairs import ALIKE, PairSet, Task, add_prompts
 from pairtune.data.profile import MEASURED_TEXTS, spread
-from pairtune.data.splits import fold
+from pairtune.data.splits import single_spaces
 from pairtune.encoders.embedding import count_tokens, encode
 from pairtune.encoders.ignoring import give_tokenizer, ignoring
 from pairtune.encoders.loading import length_of, load_encoder
@@ -96,7 +96,10 @@ def pair_keys(pairs: PairSet) -> list[tuple[str, str]]:
     >>> pair_keys(PairSet.of(["B  a", "x"], ["c", "b A"]))
     [('b a', 'c'), ('b a', 'x')]
     """
-    plain = ((fold(left).casefold(), fold(right).casefold()) for left, right in zip(pairs.left, pairs.right, strict=True))
+    plain = (
+        (single_spaces(left).casefold(), single_spaces(right).casefold())
+        for left, right in zip(pairs.left, pairs.right, strict=True)
+    )
     return [(min(both), max(both)) for both in plain]
 
 
@@ -128,8 +131,8 @@ def find_leak(name: str, splits: dict[str, PairSet], keys: dict[str, list[tuple[
 
 
 def _share_within(texts: Sequence[str], others: Sequence[str]) -> float:
-    known = {fold(text).casefold() for text in others}
-    mine = {fold(text).casefold() for text in texts}
+    known = {single_spaces(text).casefold() for text in others}
+    mine = {single_spaces(text).casefold() for text in texts}
     return len(mine & known) / max(1, len(mine))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from pairtune.data.pairs import PairSet
-from pairtune.data.splits import distinct, fold
+from pairtune.data.splits import distinct, single_spaces
 from pairtune.encoders.prompts import NO_PROMPTS, Prompts
 from pairtune.errors import UserError
 from pairtune.progress import track
@@ -249,9 +249,9 @@ def _candidates(
         answer_scores = rescore([queries[row] for row in owner.tolist()], [texts[place] for place in right.tolist()])
     answers.scores = np.split(answer_scores, np.cumsum([len(own) for own in answers.places])[:-1])
     scores = np.where(places < 0, -np.inf, scores).astype(np.float64)
-    folded = [fold(text) for text in texts]
+    folded = [single_spaces(text) for text in texts]
     for row, own in enumerate(answers.places):
-        itself = fold(queries[row])
+        itself = single_spaces(queries[row])
         scores[row, np.isin(places[row], own) | np.array([folded[place] == itself for place in places[row]])] = -np.inf
     bound = _bounds(answers, wanted)[:, None]
     below = scores < (-np.inf if wanted.lowest is None else wanted.lowest)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pairtune.data.pairs import PairSet, Task
-from pairtune.data.splits import distinct, share
+from pairtune.data.splits import distinct, hash_to_unit
 from pairtune.errors import UserError
 from pairtune.ordering.nearest import unit_rows
 from pairtune.progress import track
@@ -178,7 +178,7 @@ def fill_queries(pairs: PairSet, count: int) -> PairSet:
     short = _short_queries(pairs, count)
     if not short:
         return pairs
-    pool = np.array(sorted(distinct(pairs.right), key=share), dtype=object)
+    pool = np.array(sorted(distinct(pairs.right), key=hash_to_unit), dtype=object)
     texts = [
         [text for text in nearest if text not in query.not_for_it][: query.lacks]
         for query, nearest in zip(short, _most_alike(short, pool), strict=True)

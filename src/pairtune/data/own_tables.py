@@ -18,7 +18,7 @@ from pairtune.data.pairs import SPLITS, Kind, PairSet, Task
 from pairtune.data.profile import check_kind, metrics_of, see_kind
 from pairtune.data.records import Files, Records, choose_splits, collect_records, join_records, leave_out, open_tables
 from pairtune.data.roles import PEEK, Roles, find_roles, plain_name, refuse_labels_in_one, refuse_other_columns
-from pairtune.data.splits import distinct, fold, split_by_key
+from pairtune.data.splits import distinct, single_spaces, split_by_key
 from pairtune.data.table import Grades, Table, is_empty, rescale
 from pairtune.errors import UserError
 from pairtune.ordering.order import number_texts
@@ -199,7 +199,7 @@ def _put_together(parts: Mapping[str, Records], roles: Roles, seed: int, origin:
 
 def _label(records: Records, roles: Roles, origin: str) -> tuple[PairSet, list[str]]:
     """All pairs with their labels, and what there is to say about these."""
-    query = [fold(text) for text in records.left]
+    query = [single_spaces(text) for text in records.left]
     if records.grade is None:
         said = "no labels: every pair is positive"
         return PairSet.of(records.left, records.right, query=query, negatives=records.negatives), [said]

@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 
 from pairtune.data.formats import open_table
 from pairtune.data.pairs import SPLITS, PairSet, Task
-from pairtune.data.splits import fold
+from pairtune.data.splits import single_spaces
 from pairtune.data.table import parse_label
 from pairtune.errors import UserError
 
@@ -129,13 +129,13 @@ def apply_review(pairs: PairSet, splits: Sequence[str], path: Path) -> Reviewed:
     said = _read_review(path, pairs)
     rows: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row, both in enumerate(zip(pairs.left, pairs.right, strict=True)):
-        rows[fold(both[0]), fold(both[1])].append(row)
+        rows[single_spaces(both[0]), single_spaces(both[1])].append(row)
     grade: dict[int, float] = dict(enumerate(pairs.grade.tolist()))
     left, right, split = list(pairs.left), list(pairs.right), list(splits)
-    home = {fold(text): name for text, name in zip(left, split, strict=True)}
+    home = {single_spaces(text): name for text, name in zip(left, split, strict=True)}
     corrected = removed = added = 0
     for (one, other), answer in said.items():
-        mine = rows.get((fold(one), fold(other)), [])
+        mine = rows.get((single_spaces(one), single_spaces(other)), [])
         if answer is None:
             removed += len([grade.pop(row) for row in mine])
         elif mine:
@@ -143,7 +143,7 @@ def apply_review(pairs: PairSet, splits: Sequence[str], path: Path) -> Reviewed:
             grade |= dict.fromkeys(mine, answer)
         else:
             grade[len(left)], added = answer, added + 1
-            left, right, split = [*left, one], [*right, other], [*split, home.get(fold(one), "train")]
+            left, right, split = [*left, one], [*right, other], [*split, home.get(single_spaces(one), "train")]
     kept = sorted(grade)
     columns: dict[str, list[Any]] = {"left": [left[row] for row in kept], "right": [right[row] for row in kept]}
     columns["label"] = [int(grade[row]) if grade[row].is_integer() else round(grade[row], 6) for row in kept]

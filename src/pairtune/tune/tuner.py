@@ -1,4 +1,4 @@
-"""Choose a recipe for one's data: race candidates on held-out parts of train and dev, then train the winner.
+"""Choose a recipe for one's data: race variants on held-out parts of train and dev, then train the winner.
 
 Test is looked at once, when the winner has been trained.
 """
@@ -60,7 +60,7 @@ def tune(
 ) -> Tuned | None:
     """Choose a recipe by cross-validation over train and dev, train the winner into `out`, then score it on test.
 
-    start: the candidate that all others have to beat; the rules' choice unless given.
+    start: the variant that all others have to beat; the rules' choice unless given.
     reasons: for it, to be shown. minutes: for everything; None: no limit.
     most_trainings: of folds, in all. storage: a file or a database URL that several processes share. join: only help with the
     race that another process leads; None is returned. resume: go on with a search that was stopped.
@@ -95,7 +95,7 @@ def check_limits(minutes: float | None, most_trainings: int | None, jobs: int) -
 
 
 def choose_start(task: Task, start: Recipe | None, reasons: Sequence[str], encoder: str | None) -> tuple[Recipe, tuple[str, ...]]:
-    """The candidate that all others have to beat, and why it is the one."""
+    """The variant that all others have to beat, and why it is the one."""
     if start is None:
         choice = choose(without_test(task))
         start, reasons = choice.recipe, choice.reasons
@@ -156,7 +156,7 @@ def last_recipe(task: Task, tuning: Tuning) -> Recipe:
     if gain is None:
         return recipe
     if gain <= 0:
-        say(f"no candidate was better than {recipe.encoder} as it came, on the held-out pairs")
+        say(f"no variant was better than {recipe.encoder} as it came, on the held-out pairs")
         return recipe.model_copy(update={"select": "best"})
     joined = recipe.select != "best" and task.kind != "classification" and not task.sources
     return recipe.model_copy(update={"dev": "joined"}) if joined else recipe

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pairtune.data.pairs import PairSet
-from pairtune.data.splits import METRICS_OF_KIND, Splits, TaskInfo, distinct, fold, share
+from pairtune.data.splits import METRICS_OF_KIND, Splits, TaskInfo, distinct, hash_to_unit, single_spaces
 from pairtune.errors import UserError
 from pairtune.progress import track
 
@@ -60,7 +60,7 @@ def load_stdlib(folder: Path) -> Splits:
 
 def _split_of(module: str) -> str:
     """A tenth of the modules is test, a tenth dev: a module stays in its split in every version of Python."""
-    at = share(f"pairtune:{module}")
+    at = hash_to_unit(f"pairtune:{module}")
     return "test" if at < 0.1 else "dev" if at < 0.2 else "train"
 
 
@@ -85,7 +85,7 @@ def _document(folder: Path, path: Path) -> Iterator[Described]:
     except SyntaxError:  # a template among the sources, no module
         return
     for prefix, node in _definitions(tree.body, ".".join(names)):
-        text = fold((ast.get_docstring(node) or "").split("\n\n")[0])
+        text = single_spaces((ast.get_docstring(node) or "").split("\n\n")[0])
         if len(text.split()) >= FEWEST_WORDS and f"{node.name}(" not in text:  # the answer would stand in the question
             yield Described(text, f"{prefix}.{node.name}({_arguments(node)})", names[0])
 
