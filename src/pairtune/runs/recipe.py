@@ -60,14 +60,14 @@ class LossSettings(Settings):
         None,
         ge=-1,
         le=2,
-        description="ignore an in-batch negative if the original encoder finds it closer than the positive by more than this "
-        "margin: it may be a correct answer (false negative)",
+        description="ignore an in-batch negative that the original encoder finds closer than the positive, by more than this "
+        "margin (a likely false negative)",
     )
     margin: float = Field(0.5, gt=0, description="margin of the `triplet` loss")
     mini_batch_size: int = Field(
         0,
         ge=0,
-        description="encode this many texts at a time, and again in the backward pass: large batches fit in less memory; "
+        description="encode this many texts at a time, and again in the backward pass; large batches then need less memory. "
         "0: all at once, or as many as fit",
     )
     host: str = Field(
@@ -155,7 +155,7 @@ class TrainSettings(Settings):
         ge=0,
         lt=1,
         description="for `negatives = mined`: a negative's cosine is at most (1 − this) × that of the right answer; closer texts "
-        "may be correct answers (false negatives)",
+        "may be false negatives",
     )
     pairs: int = Field(0, ge=0, description="use only this many training pairs, chosen at random; 0 means all")
     splits: str = Field(
@@ -309,8 +309,8 @@ class Recipe(Settings):
         1.0,
         gt=0,
         le=1,
-        description="with `mark_sides`: mark the training pairs of this share of the left texts; below 1 the tuned model also "
-        "learns to read texts without marks, as `encode` gives them",
+        description="with `mark_sides`: mark the training pairs of this share of the left texts. Below 1 the tuned model also "
+        "learns texts without marks, for plain `encode`",
     )
     ignore: tuple[str, ...] = Field(
         (),
