@@ -341,7 +341,7 @@ def time_recipe(name, model, changes, folder):
 
     import torch
 
-    from pairtune.runs.recipe import read_recipe
+    from pairtune.runs.toml import read_recipe
     from pairtune.sbert import trainer
     from pairtune.training import run
 

@@ -78,7 +78,7 @@ def plan_jobs(recipes: Iterable[Recipe], encoder: str, seeds: Sequence[int]) -> 
 
 
 FIRST_SEEDS = 3  # so many give an interval; the others make it narrower
-TABLES = 2  # the groups that the paper's tables are made of: its rows, the comparators
+TABLE_GROUPS = 2  # the groups that the paper's tables are made of: its rows, the comparators
 
 
 def plan_everything(groups: Sequence[Sequence[Recipe]], encoders: Sequence[str], seeds: Sequence[int]) -> list[Job]:
@@ -88,7 +88,7 @@ def plan_everything(groups: Sequence[Sequence[Recipe]], encoders: Sequence[str],
     """
     found: dict[str, tuple[tuple[float, ...], Job]] = {}
     for (number, recipes), (place, encoder), seed in product(enumerate(groups), enumerate(encoders), seeds):
-        later, table = seed not in sorted(seeds)[:FIRST_SEEDS], number < TABLES
+        later, table = seed not in sorted(seeds)[:FIRST_SEEDS], number < TABLE_GROUPS
         part = (number, place) if table else (place, number)
         for job in plan_jobs(recipes, encoder, [seed]):
             found.setdefault(job_key(job), ((not table, later, *part, seed, -job.cost), job))

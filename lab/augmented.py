@@ -21,7 +21,7 @@ from pairtune.metrics import best_threshold, score_split
 from pairtune.progress import say
 from pairtune.tune.worker import encoder_name
 
-TASKS = ("cqa-b", "antique", "mrpc", "stsb", "qqp", "cqa-a")  # small ones first
+AUGMENTED = ("cqa-b", "antique", "mrpc", "stsb", "qqp", "cqa-a")  # small ones first
 SAMPLINGS = ("bm25", "semantic")
 NEAREST = 3  # right texts that are labelled for each left text
 EPOCHS, BATCH, RATE, LENGTH = 3, 32, 2e-5, 180

@@ -102,11 +102,11 @@ def augment(
     results: Results = RESULTS,
 ) -> None:
     """Augmented SBERT: train a cross-encoder on each task, file its score, and label new pairs for `reproduce comparators`."""
-    from lab.augmented import TASKS
+    from lab.augmented import AUGMENTED
     from lab.augmented import augment as train_and_label
     from lab.running import SILVER
 
-    for seed, task in product(parse_seeds(seeds), tasks.split(",") if tasks else TASKS):
+    for seed, task in product(parse_seeds(seeds), tasks.split(",") if tasks else AUGMENTED):
         train_and_label(task, seed, encoder=model, silver=out / SILVER, results=results)
 
 

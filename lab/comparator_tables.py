@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from lab.augmented import read_cross_encoders
 from lab.book import Book, Measure, Sample, compare
 from lab.comparators import systems
+from lab.figures import with_spread
 from lab.layout import encoders_in, say_problems, score_cell
 from lab.rows import read_row, row_names
 from lab.scored_rows import measures_of
@@ -14,7 +15,7 @@ from lab.searches import searches
 from lab.statistics import describe_difference
 from lab.untuned import find_untuned
 from pairtune import Recipe
-from pairtune.report.grid import Grid, with_spread
+from pairtune.report.grid import Grid
 from pairtune.runs.record import mean_and_spread
 from pairtune.tune.worker import encoder_name
 

@@ -8,6 +8,7 @@ from typing import Any
 from lab.best import as_chosen
 from lab.book import Book, Measure, Sample, compare
 from lab.changes import Change, both_sides, sections
+from lab.figures import four_digits
 from lab.layout import encoders_in, say_problems, score_cell
 from lab.paper import published_score
 from lab.rows import read_row, row_names
@@ -16,7 +17,7 @@ from lab.statistics import describe_difference
 from lab.untuned import find_untuned
 from pairtune import Recipe
 from pairtune.data.datasets import TASKS
-from pairtune.report.grid import Grid, four_digits
+from pairtune.report.grid import Grid
 from pairtune.tune.worker import encoder_name
 
 INTRO = """# Evidence
@@ -28,7 +29,7 @@ many such comparisons one in twenty is sure by chance."""
 LOSS_SAYS = """The row of a cell is `task/loss`, such as `cqa-a/combo`. Bold: of the four losses, the highest on dev. `best` was
 chosen on dev by the search ([results](results.md#the-best-recipes-found-on-dev))."""
 NOT_RUN = "Not run yet."
-LOSSES = ("mse", "bsc", "combo", "triplet")
+COMPARED = ("mse", "bsc", "combo", "triplet")
 
 
 def make_evidence(book: Book) -> str:
@@ -62,14 +63,14 @@ def loss_grid(book: Book, encoder: str) -> Grid:
     rows, shown = [], []
     for task in searches():
         metric = main_metric(task)
-        names = [f"{task}/{row}" for row in (*LOSSES, "best")]
+        names = [f"{task}/{row}" for row in (*COMPARED, "best")]
         samples = [book.find(read_row(name), encoder) if name in row_names() else Sample(()) for name in names]
         cells = [f"{score_cell(one, metric)} ({len(one)})" if len(one) else "–" for one in samples]
         dev = [one.mean((metric[0], "dev")) if len(one) else 0.0 for one in samples[:-1]]
         cells[dev.index(max(dev))] = f"**{cells[dev.index(max(dev))]}**" if max(dev) else "–"
         rows.append((f"`{task}`", metric[0], str(find_untuned(task, encoder, metric, book) or "–"), *cells))
         shown += samples
-    return Grid("", ("task", "metric", "as it comes", *(f"`{one}`" for one in (*LOSSES, "best"))), tuple(rows), notes_of(shown))
+    return Grid("", ("task", "metric", "as it comes", *(f"`{one}`" for one in (*COMPARED, "best"))), tuple(rows), notes_of(shown))
 
 
 def rows_grid(names: Sequence[str], show: Sequence[str], book: Book) -> Grid:

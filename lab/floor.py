@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lab.book import Book, Measure
 from lab.candidates import Candidate
+from lab.figures import four_digits
 from lab.keys import read_data
-from pairtune.report.grid import four_digits
 
 
 def given_floor(task: str, metric: str, encoder: str) -> str | None:

@@ -11,25 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from pairtune import Recipe
-from pairtune.runs.recipe import TABLES as PARTS
+from pairtune.runs.recipe import STAGE_TABLES as PARTS
+from pairtune.runs.recipe import TomlTable
 
-Table = dict[str, Any]
 HERE = Path(__file__).parent
 NOT_TRAINED = {"name", "seeds", "stages"}
 
 
 @cache
-def read_data(name: str) -> Table:
+def read_data(name: str) -> TomlTable:
     """One of the lab's data files, read once."""
     return tomllib.loads((HERE / name).read_text(encoding="utf-8"))
 
 
-def frozen() -> Table:
+def frozen() -> TomlTable:
     """settings.toml: former names, defaults, and what is not trained but computed."""
     return read_data("settings.toml")
 
 
-def defaults() -> Table:
+def defaults() -> TomlTable:
     """What rows are read over: the frozen defaults of all settings that pairtune still has."""
     kept = {key: value for key, value in frozen()["defaults"].items() if key in Recipe.model_fields}
     for part, model in PARTS.items():
@@ -60,9 +60,9 @@ def _key_of(table: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _told_of_stage(stage: Mapping[str, Any]) -> Table:
+def _told_of_stage(stage: Mapping[str, Any]) -> TomlTable:
     """Its settings that are not at their defaults; `select` only where it is the stage's own."""
-    told: Table = {part: found for part in PARTS if (found := dict(_told(stage.get(part, {}), part)))}
+    told: TomlTable = {part: found for part in PARTS if (found := dict(_told(stage.get(part, {}), part)))}
     return {**told, "select": stage["select"]} if stage.get("select") else told
 
 

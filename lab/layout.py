@@ -8,6 +8,7 @@ from itertools import groupby
 from lab.baselines import read_baselines
 from lab.best import as_chosen, best_first
 from lab.book import Book, Measure, Sample, compare
+from lab.figures import four_digits, with_spread
 from lab.floor import describe_floor
 from lab.keys import settings_key
 from lab.paper import PRESETS, all_rows, caption, published, published_score, tables, title
@@ -19,7 +20,7 @@ from lab.untuned import count_looks, find_untuned
 from lab.variants import base_task
 from pairtune import Recipe
 from pairtune.data.datasets import TASKS
-from pairtune.report.grid import Grid, four_digits, with_spread
+from pairtune.report.grid import Grid
 from pairtune.runs.record import mean_and_spread
 from pairtune.tune.worker import encoder_name
 

@@ -10,6 +10,7 @@ from lab.book import Book
 from lab.claims import Claim, conclusions, open_points
 from lab.comparator_tables import SAYS as COMPARATORS_SAY
 from lab.comparator_tables import comparator_grids
+from lab.figures import four_digits
 from lab.floor import repeated
 from lab.layout import best_grid, encoders_in, grids_of, released_grid
 from lab.paper import open_rows, tables, title
@@ -18,7 +19,7 @@ from lab.scored_rows import recipes_of, shipped_best
 from lab.searches import deciding_encoders, searches
 from lab.verdicts import Family, judge, learned_temperatures
 from pairtune import Run
-from pairtune.report.grid import Grid, four_digits
+from pairtune.report.grid import Grid
 from pairtune.tune.worker import encoder_name
 
 INTRO = """# Results

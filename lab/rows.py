@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lab.keys import defaults
 from pairtune import Recipe, UserError
-from pairtune.runs.recipe import lay_over, lay_over_all, make_recipe, parse_override
+from pairtune.runs.toml import lay_over, lay_over_all, make_recipe, parse_override
 
 RECIPES = Path(__file__).parent / "recipes"
 

@@ -16,7 +16,7 @@ from pairtune import Recipe, UserError
 from pairtune.runs.record import mean_and_spread
 from pairtune.tune.worker import encoder_name
 
-ENCODERS = ("minilm", "mpnet")
+LAB_ENCODERS = ("minilm", "mpnet")
 BEST = "best"
 
 
@@ -50,7 +50,7 @@ def table_names() -> list[str]:
 
 def rows_of(table: str, book: Book, preset: str = "paper") -> list[ScoredRow]:
     """All rows of a table, those that were not run yet too, encoder by encoder."""
-    encoders = dict.fromkeys([*ENCODERS, *book.encoders])
+    encoders = dict.fromkeys([*LAB_ENCODERS, *book.encoders])
     return [
         make_row(table, recipe, metric, book.find(recipe, encoder), encoder)
         for recipe in recipes_of(table, preset)

@@ -9,7 +9,7 @@ from math import isfinite
 
 import numpy as np
 
-from pairtune.report.grid import four_digits
+from lab.figures import four_digits
 
 RESAMPLES = 20_000
 INSIDE = 0.95

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from statistics import mode
 
 from lab.book import Book, Measure
+from lab.figures import four_digits
 from lab.keys import settings_key, todays_name
 from lab.variants import base_task
 from pairtune import Run
 from pairtune.data.datasets import TASKS
-from pairtune.report.grid import four_digits
 
 IN_FLOAT32 = "2026-11-18T08:15:00+00:00"  # since then scores are computed in float32 on every device
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from lab.keys import read_data, todays_name
 from pairtune import Run
-from pairtune.runs.recipe import TABLES
+from pairtune.runs.recipe import STAGE_TABLES
 
-Wanted = dict[str, list[str]]
+WantedSettings = dict[str, list[str]]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Exclusion:
     why: str
     finished_before: str
     encoders: tuple[str, ...]
-    stages: tuple[Wanted, ...] = ()
+    stages: tuple[WantedSettings, ...] = ()
     rows: tuple[str, ...] = ()
 
     def forbids(self, run: Run) -> bool:
@@ -54,6 +54,6 @@ def _time(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _has(stage: Mapping[str, Any], wanted: Wanted) -> bool:
-    told = {f"{part}.{todays_name(part, name)}": value for part in TABLES for name, value in stage.get(part, {}).items()}
+def _has(stage: Mapping[str, Any], wanted: WantedSettings) -> bool:
+    told = {f"{part}.{todays_name(part, name)}": value for part in STAGE_TABLES for name, value in stage.get(part, {}).items()}
     return all(told.get(setting) in values for setting, values in wanted.items())

@@ -101,7 +101,7 @@ def _judge(claim: Claim, findings: Sequence[Finding]) -> str:
     if 2 * len(run) <= len(findings):
         return f"open, {len(run)} of {len(findings)} comparisons so far"
     part = "" if len(run) == len(findings) else f", from {len(run)} of {len(findings)} comparisons"
-    return f"{RULES[claim.rule](claim, run)}{part}"
+    return f"{VERDICTS[claim.rule](claim, run)}{part}"
 
 
 def most_hold(claim: Claim, findings: Sequence[Finding]) -> str:
@@ -136,7 +136,7 @@ def which_is_better(claim: Claim, findings: Sequence[Finding]) -> str:
     return f"{better} is better on {', '.join(f'`{task}`' for task in dict.fromkeys(tasks[1] or tasks[-1]))}"
 
 
-RULES: dict[str, Callable[[Claim, Sequence[Finding]], str]] = {
+VERDICTS: dict[str, Callable[[Claim, Sequence[Finding]], str]] = {
     "most": most_hold,
     "some": some_hold,
     "which": which_is_better,

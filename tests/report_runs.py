@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pairtune.data.pairs import PairSet, Task
-from pairtune.runs.recipe import make_recipe
+from pairtune.runs.toml import make_recipe
 
 WORDS = ["stone", "river", "cloud", "engine", "garden", "paper", "silver", "window", "forest", "needle", "bridge", "candle"]
 NASTY = 'a <b>bold</b> </script><script>alert(1)</script> "quoted" & cut &lt;'

@@ -11,7 +11,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from pairtune.data.pairs import PairSet
-from pairtune.runs.recipe import make_recipe
+from pairtune.runs.toml import make_recipe
 
 WORDS = ["stone", "river", "cloud", "engine", "garden", "paper", "silver", "window", "forest", "needle", "bridge", "candle"]
 RARE = ["##plane", "aero", "fe", "kitten", "mat", "moon", "rested", "rug", "sorted", "sunny"]  # in texts of other tests

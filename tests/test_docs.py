@@ -28,16 +28,8 @@ from typer.testing import CliRunner
 
 from pairtune.cli import app
 from pairtune.report.reference import make_settings_page, setting_grids
-from pairtune.runs.recipe import (
-    AdapterSettings,
-    LossSettings,
-    OrderSettings,
-    Recipe,
-    TrainSettings,
-    make_recipe,
-    read_recipe,
-    shipped_recipes,
-)
+from pairtune.runs.recipe import AdapterSettings, LossSettings, OrderSettings, Recipe, TrainSettings
+from pairtune.runs.toml import make_recipe, read_recipe, shipped_recipes
 from pairtune.tune.rules import MANY_PAIRS, RULES
 
 ROOT = Path(__file__).parent.parent

@@ -20,9 +20,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from killing import Commands
 from pairtune.errors import UserError
-from pairtune.runs.recipe import make_recipe
 from pairtune.runs.record import Run
-from pairtune.runs.settings import to_toml
+from pairtune.runs.toml import make_recipe, to_toml
 from small import assert_same_weights, make_smallest_encoder, small_pairs
 
 MORE = os.environ.get("PAIRTUNE_FUZZ")

@@ -156,7 +156,7 @@ def test_a_damaged_checkpoint_is_found_out_and_left_behind(left_behind, words, u
     with (newest_checkpoint(left_behind) / "model.safetensors").open("r+b") as file:
         file.seek(100_000)
         file.write(b"rust")
-    assert "is damaged or half-written: removed" in finish(words, left_behind, "--resume")
+    assert "is damaged or incomplete: it was removed" in finish(words, left_behind, "--resume")
     assert_same_weights(left_behind / "model", undisturbed)
 
 

@@ -142,7 +142,7 @@ def test_a_joined_dev_is_trained_on_and_nothing_is_chosen_by_it(tmp_path, tiny_e
     recipe = small_recipe(tiny_encoder, dev="joined", select="last", train={"epochs": 1})
     runs = train(recipe, seeds=(1, 2), out=tmp_path / "all", task=small_task)
     assert [one.pairs for one in runs] == [{"train": 72, "dev": 24, "test": 24}] * 2
-    assert runs[0].notes == ["dev: its 24 pairs are trained on too, so the scores on it say nothing about others"]
+    assert runs[0].notes == ["dev: its 24 pairs are in the training set too, so scores on dev say nothing about new pairs"]
     assert_same_weights(tmp_path / "all" / "model", tmp_path / "all" / "seed-1" / "model")  # the first, whatever dev says
     swapped = [
         one.model_copy(update={"after": {**one.after, "dev": {"Spearman": score}}})
@@ -159,7 +159,7 @@ def test_a_joined_dev_is_trained_on_and_nothing_is_chosen_by_it(tmp_path, tiny_e
     ("kind", "settings", "message"),
     [
         ("regression", {}, 'dev = "joined" leaves no pairs to choose an epoch by: set select = "last" or "average"'),
-        ("classification", {"select": "last"}, 'dev = "joined" would train on the pairs by which F1 chooses its threshold'),
+        ("classification", {"select": "last"}, 'dev = "joined" would train on the pairs that choose the threshold of F1'),
     ],
 )
 def test_a_joined_dev_is_refused_where_something_is_chosen_by_it(tmp_path, tiny_encoder, small_task, kind, settings, message):
@@ -368,8 +368,8 @@ SPOILED = {
     "a text is missing": ({"a": ["x", None, "z"]}, "row 2 has no a: leave the row out"),
     "a label is missing": ({"y": [0.0, 1.0, None]}, "row 3 has no y: leave the row out"),
     "a label is not a number": ({"y": [0.0, math.nan, 1.0]}, "row 2 has no y: leave the row out"),
-    "labels are texts": ({"y": ["0", "1", "0.5"]}, "column y holds string, and is to be the label: set train.columns"),
-    "texts are numbers": ({"q": [1, 2, 3]}, "column q holds int64, and is to be the text: set train.columns"),
+    "labels are texts": ({"y": ["0", "1", "0.5"]}, "column y holds string, and should be the label: set train.columns"),
+    "texts are numbers": ({"q": [1, 2, 3]}, "column q holds int64, and should be the text: set train.columns"),
     "labels are of another scale": ({"y": [0, 5, 3]}, "labels lie in 0.0 to 5.0; labels here lie in 0 to 1"),
     "no rows": ({"q": np.array([], str), "a": np.array([], str), "y": np.array([])}, "has no rows: give one that has"),
 }
@@ -430,6 +430,6 @@ def test_a_training_that_diverges_is_called_so_with_its_rate(tmp_path, tiny_enco
     recipe = small_recipe(tiny_encoder, train={"learning_rate": 1e30, "clip": 1e30})
     with pytest.raises(
         UserError,
-        match=r"the training diverged: the loss is NaN or infinite since step \d+\. Lower train.learning_rate \(it is 1e\+30",
+        match=r"training diverged: the loss is NaN or infinite since step \d+\. Lower train.learning_rate \(it is 1e\+30",
     ):
         run(recipe, 1, out=tmp_path / "run", task=small_task)

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from pairtune import Recipe
-from pairtune.runs.recipe import lay_over, make_recipe, parse_override
+from pairtune.runs.toml import lay_over, make_recipe, parse_override
 
-Settings = dict[str, str | int | float | None]
+Overrides = dict[str, str | int | float | None]
 
-SHARED: Settings = {  # what all candidates have unless they say otherwise
+COMMON: Overrides = {  # what all candidates have unless they say otherwise
     "train.epochs": 3,
     "train.batch_size": 32,
     "train.learning_rate": 5e-5,
     "train.max_seq_length": 0,
 }
-CANDIDATES: dict[str, Settings] = {
-    name: {**SHARED, **table} for name, table in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8")).items()
+CANDIDATES: dict[str, Overrides] = {
+    name: {**COMMON, **table} for name, table in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8")).items()
 }
 
 

@@ -10,7 +10,7 @@ from lab.own.records import OwnRun, mean
 
 SEARCHED = ("tune", "default")  # what a user gets: no candidates
 TRIED = 5  # candidates that must have run on a case before it has a part in a choice
-Scores = dict[str, dict[str, list[float]]]  # candidate → case → what each seed gained on dev
+CaseGains = dict[str, dict[str, list[float]]]  # candidate → case → what each seed gained on dev
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def leave_out_one(ours: Sequence[OwnRun], case: str, shipped: Callable[[OwnRun],
 
 def best_on_dev(runs: Sequence[OwnRun]) -> str:
     """The candidate with the highest mean gain on dev, of those that ran on every case; the first of equal ones."""
-    scores: Scores = defaultdict(lambda: defaultdict(list))
+    scores: CaseGains = defaultdict(lambda: defaultdict(list))
     for run in runs:
         scores[run.name][run.case].append(run.gain["dev"])
     cases = {run.case for run in runs}

@@ -8,7 +8,7 @@ from lab.claims import Claim, Contrast, conclusions, open_points
 from lab.results_page import make_page
 from lab.rows import row_names
 from lab.statistics import Difference
-from lab.verdicts import RULES, Family, Finding, judge, learned_temperatures
+from lab.verdicts import VERDICTS, Family, Finding, judge, learned_temperatures
 from made_runs import BEFORE, make_run, write
 
 SPREAD = dict(enumerate((-0.0014, -0.0007, 0.0, 0.0007, 0.0014)))
@@ -124,7 +124,7 @@ def test_every_claim_names_rows_that_are_there_and_a_rule_that_there_is():
     assert len(conclusions()) == 7
     claims = (*conclusions(), *open_points())
     assert {name for one in claims for pair in one.comparisons for name in (pair.upper, pair.lower)} <= set(row_names())
-    assert {one.rule for one in claims} <= set(RULES)
+    assert {one.rule for one in claims} <= set(VERDICTS)
 
 
 def test_the_learned_temperature_is_that_of_the_kept_epoch(tmp_path):

@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "train": "pairtune.training",
     "choose": "pairtune.tune.rules",
-    "read_recipe": "pairtune.runs.recipe",
+    "read_recipe": "pairtune.runs.toml",
     "Recipe": "pairtune.runs.recipe",
     "Run": "pairtune.runs.record",
     "read_pairs": "pairtune.data.own_tables",

@@ -18,6 +18,7 @@ from pairtune.runs.settings import stage_of
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from pairtune.sbert.callbacks import Progress
     from pairtune.sbert.trainer import PairTrainer
 
 
@@ -58,7 +59,7 @@ def train_stage(
     from pairtune.processes import share_from_first
     from pairtune.sbert.callbacks import Clock, LogEpochs, Progress
     from pairtune.sbert.checkpoints import newest_usable_checkpoint
-    from pairtune.sbert.forecast import explain_failure, fit_memory
+    from pairtune.sbert.forecast import fit_memory
     from pairtune.sbert.trainer import count_rows, make_trainer, texts_of
     from pairtune.sbert.watch import Watch
 
@@ -84,13 +85,7 @@ def train_stage(
         return make_trainer(model, dataset, stages, task, seed, folder, callbacks, **options)
 
     trainer, stage = fit_memory(make, stage, folder if checkpoints else None, progress.title)
-    try:
-        trainer.train(resume_from_checkpoint=share_from_first(lambda: newest_usable_checkpoint(folder)) if checkpoints else None)
-    except Exception as problem:
-        explain_failure(problem, stage, trainer.state.log_history)
-        raise
-    finally:
-        progress.close()
+    train_epochs(trainer, stage, progress, share_from_first(lambda: newest_usable_checkpoint(folder)) if checkpoints else None)
     epochs = read_history(trainer.state.log_history, number)
     kept = choose_epoch([choice_score(epoch.dev, task.metric) for epoch in epochs], select, to_beat)
     if first is not None and not kept:
@@ -100,6 +95,19 @@ def train_stage(
     if checkpoints and is_first():
         save_stage(model, folder, trained)
     return trained
+
+
+def train_epochs(trainer: PairTrainer, stage: Stage, progress: Progress, checkpoint: str | None) -> None:
+    """Train, from a checkpoint where there is one; a failure that a user can do something about is said in words."""
+    from pairtune.sbert.forecast import explain_failure
+
+    try:
+        trainer.train(resume_from_checkpoint=checkpoint)
+    except Exception as problem:
+        explain_failure(problem, stage, trainer.state.log_history)
+        raise
+    finally:
+        progress.close()
 
 
 def save_stage(model: SentenceTransformer, folder: Path, trained: Trained) -> None:

@@ -58,10 +58,9 @@ def run(
     others: runs whose weights are averaged with those of this one, as far as dev is not worse for it.
     Of several processes, each trains on its part of every batch; the first one alone looks at the folder, scores and writes.
     """
-    from pairtune.encoders.adapters import add_adapter, merge_adapter
-    from pairtune.encoders.ignoring import give_tokenizer, ignoring, note_emptied
+    from pairtune.encoders.ignoring import ignoring, note_emptied
     from pairtune.processes import check_same, share_from_first
-    from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome
+    from pairtune.sbert.outcomes import evaluate_before
 
     task, results = find_pairs(recipe, task), results or out.parent / "results.jsonl"
     if "task" not in recipe.model_fields_set:  # the default's name would stand in records of a user's own pairs
@@ -75,33 +74,55 @@ def run(
     for note in task.notes:
         say(f"{task.name}: {note}")
     model, sides, as_it_came, task = prepare_encoder(recipe, task, seed)
-    original = model.tokenizer
-    tokenizer = ignoring(original, recipe.ignore) if recipe.ignore else original
-    if recipe.ignore and (emptied := note_emptied(tokenizer, [*task.train.left, *task.train.right])):
+    tokenizer = ignoring(model.tokenizer, recipe.ignore) if recipe.ignore else None
+    if tokenizer and (emptied := note_emptied(tokenizer, [*task.train.left, *task.train.right])):
         say(f"{task.name}: {emptied}")
     with folder.hold(), disk_in_words(out):  # not before all that can be refused has been
         if done := share_from_first(lambda: begin(folder, asked, results, resume=resume, overwrite=overwrite)):
             return done
         say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
-        score = partial(evaluate_and_keep, model, as_it_came, kept_outcome(folder, "before"))
+        score = partial(evaluate_before, model, as_it_came, folder)
         before = share_from_first(lambda: folder.remember("before", score))
-        sides.keep()
-        if recipe.ignore:
-            give_tokenizer(model, tokenizer)
-        if recipe.adapter:
-            say(f"{recipe.name}, seed {seed}: {add_adapter(model, recipe.adapter, seed)}")
         to_beat = choice_score(before["dev"], task.metric)
-        trained = train_stages(model, task, recipe, seed, folder, to_beat, checkpoints=checkpoints)
-        if is_unchanged(trained):
-            task = as_it_came
-            sides.restore()
-            if recipe.ignore:
-                give_tokenizer(model, original)
-        if recipe.adapter and recipe.adapter.save == "merged":
-            merge_adapter(model)
-
+        trained = tune_encoder(model, tokenizer, sides, task, recipe, seed, folder, to_beat, checkpoints=checkpoints)
+        task = as_it_came if is_unchanged(trained) else task
         end = partial(conclude, model, task, recipe, seed, folder, results, before, trained, others, keep_model=keep_model)
         return share_from_first(end)
+
+
+def tune_encoder(
+    model: SentenceTransformer,
+    tokenizer: Any,
+    sides: Sides,
+    task: Task,
+    recipe: Recipe,
+    seed: int,
+    folder: RunFolder,
+    to_beat: float,
+    *,
+    checkpoints: bool,
+) -> list[Trained]:
+    """Train all stages with what the recipe gives to the encoder: prompts, rules of what to ignore, an adapter.
+
+    tokenizer: the one with the rules; None without rules. An encoder that no epoch beats has its own prompts and tokenizer again.
+    """
+    from pairtune.encoders.adapters import add_adapter, merge_adapter
+    from pairtune.encoders.ignoring import give_tokenizer
+
+    original = model.tokenizer
+    sides.keep()
+    if tokenizer is not None:
+        give_tokenizer(model, tokenizer)
+    if recipe.adapter:
+        say(f"{recipe.name}, seed {seed}: {add_adapter(model, recipe.adapter, seed)}")
+    trained = train_stages(model, task, recipe, seed, folder, to_beat, checkpoints=checkpoints)
+    if is_unchanged(trained):
+        sides.restore()
+        if tokenizer is not None:
+            give_tokenizer(model, original)
+    if recipe.adapter and recipe.adapter.save == "merged":
+        merge_adapter(model)
+    return trained
 
 
 def find_pairs(recipe: Recipe, task: Task | None) -> Task:
@@ -110,7 +131,7 @@ def find_pairs(recipe: Recipe, task: Task | None) -> Task:
         refuse_borrowed_dev(recipe)
         return read_sources(recipe) if recipe.sources else load_task(recipe.task)
     if [source.name for source in recipe.sources] != [*task.sources]:  # a search hands in parts of the same
-        raise UserError(f"recipe {recipe.name} names its data under [[sources]]: give none beside it")
+        raise UserError(f"recipe {recipe.name} names its data under [[sources]]: give no other data")
     return task
 
 
@@ -129,17 +150,17 @@ def conclude(
 ) -> Run:
     """Score the trained model, and write all that is left of the run; its record last."""
     from pairtune.sbert.evaluator import evaluate_sizes
-    from pairtune.sbert.outcomes import evaluate_and_keep, kept_outcome, make_record, write_evidence
+    from pairtune.sbert.outcomes import evaluate_pairs, make_record, write_evidence
 
     mean_of = 1 if is_unchanged(trained) else join_others(model, task, others)
-    after = evaluate_and_keep(model, task, kept_outcome(folder, "after"))
+    after, outcome = evaluate_pairs(model, task)
     sizes = evaluate_sizes(model, task, "dev", recipe.dimensions) if recipe.dimensions else []
     record = make_record(recipe, seed, task, folder, before, after, trained, str(model.device), sizes)
     seconds = record.seconds + sum(one.seconds for one in others)
     record = record.model_copy(update={"mean_of": mean_of, "seconds": seconds})
     if keep_model:
         write_model(model, folder, len(recipe.stages), record, task)
-    write_evidence(folder, task, len(recipe.stages))
+    write_evidence(folder, task, len(recipe.stages), outcome)
     folder.finish(record, results)
     return record
 
@@ -191,7 +212,7 @@ def check_shares(recipe: Recipe) -> None:
             'loss.mini_batch_size, train.gradient_checkpointing and train.optimizer = "adamw-8bit" save memory too'
         )
     if recipe.sources and world_size() > 1:
-        raise UserError("several sources are trained in one process: start without torchrun, or give one dataset")
+        raise UserError("several sources cannot be trained in several processes: start without torchrun, or give one dataset")
     for size in (stage.train.batch_size for stage in recipe.stages):
         if size % world_size():
             above = -(-size // world_size()) * world_size()
@@ -266,7 +287,7 @@ def train(
 ) -> list[Run]:
     """Train every seed of a recipe into its own folder; the best one on dev, with dev = "joined" the first, becomes `out/model`.
 
-    seeds: other ones than the recipe's. task: your own data (`read_table`), where the recipe names none of ours.
+    seeds: other ones than the recipe's. task: your own data (`read_pairs`), where the recipe names none of ours.
     resume: go on with what is there. overwrite: begin anew; runs of other seeds in `out` are gone when these are done.
     average_with: further recipes to train; their weights are averaged with those of the first, as `average_of` does with seeds.
     """
@@ -289,9 +310,9 @@ def train(
 def repeat(recipe: Recipe, seed: int) -> list[tuple[Recipe, int]]:
     """The further trainings of a recipe whose weights are averaged: all the same but for their seeds."""
     if recipe.average_of > 1 and recipe.dev != "given":
-        raise UserError(f'average_of is {recipe.average_of}: what joins the average is chosen on dev, so set dev = "given"')
+        raise UserError(f'average_of is {recipe.average_of}: dev decides which trainings join the average, so set dev = "given"')
     if recipe.average_of > 1 and recipe.adapter and recipe.adapter.save == "adapter":
-        raise UserError(f"average_of is {recipe.average_of}: adapters alone have no average, set adapter.save = merged")
+        raise UserError(f"average_of is {recipe.average_of}: adapters alone cannot be averaged, set adapter.save = merged")
     return [(recipe, (seed + SEED_STEP * number) % 2**32) for number in range(1, recipe.average_of)]
 
 

@@ -17,7 +17,7 @@ from pairtune.cli import app, main
 from pairtune.cli.preparing import estimate_seconds
 from pairtune.data.datasets import TASKS, load_task
 from pairtune.errors import UserError
-from pairtune.runs.recipe import read_recipe
+from pairtune.runs.toml import read_recipe
 from pairtune.tune.rules import choose
 
 runner = CliRunner()
@@ -166,7 +166,7 @@ def test_the_folder_of_a_run_is_no_encoder_but_says_where_it_is(tmp_path, tiny_e
     (tmp_path / "run" / "model").mkdir(parents=True)
     (tmp_path / "run" / "model" / "modules.json").write_text("[]")
     result = CliRunner().invoke(app, ["score", str(tmp_path / "run"), "--left", "a", "--right", "b"])
-    assert f"is the folder of a run: its model is {tmp_path / 'run' / 'model'}" in str(result.exception)
+    assert f"is the folder of a run: give its model, {tmp_path / 'run' / 'model'}" in str(result.exception)
     shutil.copytree(tiny_encoder, tmp_path / "run", dirs_exist_ok=True)  # an encoder that has a folder of that name in it
     assert float(call("score", tmp_path / "run", "--left", "a", "--right", "a")) == pytest.approx(1)
 
@@ -317,7 +317,7 @@ def test_settings_are_printed_with_what_they_are_however_narrow_the_terminal_is(
         (["train", "own/labelled", "--seeds", "1,,2"], "--seeds '1,,2': expected whole numbers from 0 on, separated by commas"),
         (["train", "own/labelled", "--seeds", "1,1"], "each once"),
         (["train", "own/labelled", "--seeds", "-1"], "whole numbers from 0 on"),
-        (["evaluate", "minilm", "stdlib", "--left", "q"], "--left is about pairs of your own: give them with --data FILE"),
+        (["evaluate", "minilm", "stdlib", "--left", "q"], "--left works with your own pairs only: give them with --data FILE"),
         (["evaluate", "minilm", "--data", "a.csv", "--test", "b.csv"], "--data and --test both name the pairs to score"),
         (
             ["train", "own/positives", "--set", "train.file=pairs.parquet"],
@@ -439,8 +439,8 @@ def test_own_negatives_that_mining_replaces_are_said(tmp_path):
     result = runner.invoke(
         app, ["mine", "bm25", str(tmp_path / "mined.csv"), "--data", str(tmp_path / "pairs.csv"), "--margin", "-1"]
     )
-    assert result.exit_code == 0 and "its own negatives are not written: the mined ones take their place" in result.stderr
-    with pytest.raises(UserError, match="not about columns of negatives: give --no-negatives"):
+    assert result.exit_code == 0 and "its own negatives are left out: the mined ones replace them" in result.stderr
+    with pytest.raises(UserError, match="not at columns of negatives: give --no-negatives"):
         call("review", tmp_path / "doubts.csv", "--data", tmp_path / "pairs.csv")
 
 

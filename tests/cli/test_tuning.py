@@ -41,7 +41,7 @@ def test_one_command_gives_a_model_two_pages_and_a_recipe_that_trains_again(tmp_
     found = call(*command, "--json")
     said = json.loads(found.stdout)
     assert said["metric"] == "Spearman" and 4 < said["trainings"] <= 8 and (out / "model" / "modules.json").exists()
-    assert "candidate 0 (the starting recipe), fold 1 of 5: Spearman" in found.stderr and "7 trainings left" in found.stderr
+    assert "variant 0 (the starting recipe), fold 1 of 5: Spearman" in found.stderr and "7 trainings left" in found.stderr
     assert "What more time might be worth" in (out / "tuning.html").read_text()
     assert "Scores on the test set" in (out / "seed-1" / "report.html").read_text()
     again = json.loads(call("train", out / "recipe.toml", "--data", data, "--out", tmp_path / "again", "--json").stdout)

@@ -16,7 +16,7 @@ from pairtune.cli.options import OwnData
 from pairtune.data.own_tables import read_texts
 from pairtune.data.sources import read_sources
 from pairtune.errors import UserError
-from pairtune.runs.recipe import make_recipe
+from pairtune.runs.toml import make_recipe
 
 ROWS = [(f"how do I cook dish {row}?", f"heat dish {row} for an hour") for row in range(60)]
 PAIRS = pd.DataFrame(ROWS, columns=["question", "answer"])

@@ -30,7 +30,8 @@ from pairtune.data.files import read_scores
 from pairtune.data.own_tables import read_pairs, read_sides, read_texts
 from pairtune.data.pairs import PairSet, Task
 from pairtune.errors import UserError
-from pairtune.runs.recipe import Recipe, read_recipe, recipe_folder
+from pairtune.runs.recipe import Recipe
+from pairtune.runs.toml import read_recipe, recipe_folder
 
 MORE = os.environ.get("PAIRTUNE_FUZZ")
 fuzzed = settings(max_examples=int(MORE or 150), derandomize=MORE is None, database=None, suppress_health_check=list(HealthCheck))
@@ -161,7 +162,7 @@ def test_a_good_file_is_read(ending):
         ("plain.parquet", tables()["plain.parquet"].replace(b"positive", b"p\xe5sitive"), "not a readable Parquet file"),
         ("csv", b"\xff\xfeleft,right\n", "marked as UTF-16, but it is not"),
         ("jsonl", b'{"left": ' + b"[" * 100_000, "line 1: nested too deeply"),
-        ("jsonl", b'{"left": ' + b"1" * 5000 + b"}", "a number of thousands of digits"),
+        ("jsonl", b'{"left": ' + b"1" * 5000 + b"}", "a number with thousands of digits"),
     ],
 )
 def test_what_the_search_has_found_is_refused_in_words(ending, content, words):

@@ -8,7 +8,7 @@ from pairtune.data.material import take_splits, training_dataset
 from pairtune.data.pairs import PairSet, Task
 from pairtune.errors import UserError
 from pairtune.runs.folder import ask_for
-from pairtune.runs.recipe import make_recipe
+from pairtune.runs.toml import make_recipe
 from pairtune.training import arrange, run
 from small import small_pairs, small_recipe
 
@@ -50,9 +50,9 @@ def test_pairs_of_extra_splits_keep_label_and_grade():
     [
         (
             "train+dev",
-            r'dev is what models are judged by: dev = "joined" is there for it; to train on, there is: train, titles, seen',
+            r'dev is for evaluation: dev = "joined" is there for it; to train on, there is: train, titles, seen',
         ),
-        ("test", r'train.splits = "test": test is what models are judged by; to train on, there is: train, titles'),
+        ("test", r'train.splits = "test": test is for evaluation; to train on, there is: train, titles'),
         ("train+tittles", r"task made has no split 'tittles'; to train on, there is: train, titles"),
         ("train+train", r"train is named twice; name each split once"),
         ("train+seen", r"every pair of seen is in train already.*: leave it out"),
@@ -75,7 +75,7 @@ def test_the_notes_say_what_was_trained_on_beside_train():
     assert arrange(make_task(), ask(), 1).notes == ("as it came",)
     assert arrange(make_task(), ask(splits="train+titles"), 1).notes == (
         "as it came",
-        "train: train+titles, 5 pairs; 2 left out that are there already, or whose left text is held out",
+        "train: train+titles, 5 pairs; 2 left out, as they are in train or their left text is in dev or test",
     )
 
 

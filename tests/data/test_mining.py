@@ -12,8 +12,7 @@ from sentence_transformers.util import mine_hard_negatives
 from typer.testing import CliRunner
 
 from pairtune.cli import app
-from pairtune.data.lexical import Lexical
-from pairtune.data.mining import Wanted, mine_negatives, rank_by, rank_by_words
+from pairtune.data.mining import Lexical, Wanted, mine_negatives, rank_by, rank_by_words
 from pairtune.data.own_tables import read_pairs
 from pairtune.data.pairs import PairSet
 from pairtune.errors import UserError
@@ -123,5 +122,5 @@ def test_what_is_mined_is_read_as_columns_of_negatives(tmp_path, texts, ending):
 
 def test_texts_without_a_word_are_not_ranked_by_words():
     pairs = PairSet.of([f"what is {row} of them" for row in range(12)], ["★" * (row + 1) for row in range(12)])
-    with pytest.raises(UserError, match=r"no text to search in has a word .*: give an encoder in its place, such as minilm"):
+    with pytest.raises(UserError, match=r"no text of the corpus has a word .*: use an encoder instead, such as minilm"):
         mine_negatives(pairs, Wanted(1), rank_by_words)

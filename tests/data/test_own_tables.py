@@ -265,7 +265,7 @@ def test_pairs_that_occur_again_are_counted_and_contradictions_too(tmp_path):
         (
             "p.csv",
             "q,a,y\nö,ü,1\nx,caf".encode() + b"\xe9,1\n",
-            r"p\.csv line 3: not valid UTF-8 \(byte 0xe9\), though most of the file is; it is damaged: save it as UTF-8",
+            r"p\.csv line 3: not valid UTF-8 \(byte 0xe9\), though most of the file is; some bytes are damaged: save it as UTF-8",
         ),
         ("p.csv", b"q,a,y\nx,caf\x81,1\n", r"p\.csv line 2: not valid UTF-8 \(byte 0x81\), and no Windows-1252"),
         ("p.csv", b'q,a,y\nx,y,1\n"never closed,y,1\n', r"p\.csv line 3: unexpected end of data"),

@@ -11,7 +11,7 @@ import pytest
 
 from pairtune.data.datasets import TASKS, load_task, task_status
 from pairtune.data.pairs import PairSet
-from pairtune.data.splits import fold
+from pairtune.data.splits import single_spaces
 
 load = cache(load_task)
 
@@ -71,7 +71,7 @@ def test_ir_measures_gives_the_same_map_when_queries_without_a_positive_count_ze
 @pytest.mark.parametrize("name", ["antique", "cqa-a", "cqa-b", "mrpc"])  # STSb's own split repeats captions
 def test_no_left_text_is_in_two_splits(real_data, name):
     task = load(name, real_data)
-    train, dev, test = (set(map(fold, part.left)) for part in (task.train, task.dev, task.test))
+    train, dev, test = (set(map(single_spaces, part.left)) for part in (task.train, task.dev, task.test))
     assert not train & dev and not train & test and not dev & test
 
 

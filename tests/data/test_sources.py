@@ -14,9 +14,9 @@ from pairtune.data.sources import read_sources
 from pairtune.encoders.loading import load_encoder
 from pairtune.errors import UserError
 from pairtune.fast.packing import PackingCollator
-from pairtune.runs.recipe import make_recipe, read_recipe
 from pairtune.runs.record import choice_score
-from pairtune.runs.settings import to_toml, unread_settings
+from pairtune.runs.settings import unread_settings
+from pairtune.runs.toml import make_recipe, read_recipe, to_toml
 from pairtune.sbert.evaluator import evaluate_task
 from pairtune.training import run
 from pairtune.tune.folds import fold_name, make_folds
@@ -181,9 +181,9 @@ def test_the_report_of_a_source_with_labels_yes_and_no_shows_its_f1_and_no_thres
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
-        ({"dev": "rotating"}, "several sources are scored as they are"),
+        ({"dev": "rotating"}, "dev and dev_candidates work with one dataset only"),
         ({"mix_sources": True}, "source faq has a loss or order of its own"),
-        ({"train": {"file": "more.parquet"}}, r"train\.file is about one dataset"),
+        ({"train": {"file": "more.parquet"}}, r"train\.file works with one dataset only"),
         (
             {"train": {"negatives": "mined"}, "loss": {"kind": "mse"}, "sources": ONE_LOSS},
             "no source has a loss that can use them: take bsc or combo",

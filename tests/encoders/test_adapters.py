@@ -19,7 +19,7 @@ from pairtune.encoders.adapters import add_adapter, check_adapter, has_adapter, 
 from pairtune.encoders.loading import load_encoder
 from pairtune.errors import UserError
 from pairtune.runs.recipe import AdapterSettings
-from pairtune.runs.settings import write_toml
+from pairtune.runs.toml import write_toml
 from pairtune.training import run
 from small import small_pairs, small_recipe, weights
 

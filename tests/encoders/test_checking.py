@@ -99,11 +99,14 @@ DAMAGE = {
     ),
     "larger tokenizer": (learn_five_more_words, "its tokenizer knows {more:,} tokens, and there are embeddings of {rows:,}"),
     "a number without an embedding": (number_a_word_far_above, "its tokenizer knows 1,000,001 tokens"),
-    "only the transformer": (list_modules("Transformer"), "its modules do not go together .KeyError: 'sentence_embedding'"),
-    "pooling first": (list_modules("Pooling", "Transformer"), "its modules do not go together"),
+    "only the transformer": (list_modules("Transformer"), "its modules do not fit together .KeyError: 'sentence_embedding'"),
+    "pooling first": (list_modules("Pooling", "Transformer"), "its modules do not fit together"),
     "another width": (set_in("1_Pooling/config.json", embedding_dimension=999), "embeddings have 999 numbers, and they have 384"),
     "a dimension below 0": (set_in(SETTINGS, truncate_dim=-5), "embeddings have -5 numbers, and they have 379"),
-    "a length below 0": (set_in("sentence_bert_config.json", max_seq_length=-1), "its modules do not go together .OverflowError"),
+    "a length below 0": (
+        set_in("sentence_bert_config.json", max_seq_length=-1),
+        "its modules do not fit together .OverflowError",
+    ),
     "a length without positions": (
         set_in("sentence_bert_config.json", max_seq_length=9999),
         "its max_seq_length is 9,999, and it has embeddings of 512 positions",
@@ -115,7 +118,7 @@ DAMAGE = {
     "fewer layers": (lambda folder: configure(folder, num_hidden_layers=1), r"does not know .*encoder\.layer\.1\..* 13 more"),
     "other shapes": (lambda folder: configure(folder, intermediate_size=100), "the shapes of its weights are not those"),
     "one weight missing": (lambda folder: change_weights(folder, lambda w: w.pop(KEY)), f"asks for weights .*{KEY}"),
-    "cut off": (cut, r"model\.safetensors is damaged .*get it again"),
+    "cut off": (cut, r"model\.safetensors is damaged, .*copy or download it again"),
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), r"could not be loaded .*model\.safetensors"),
     "pickled weights": (pickle_weights, r"pytorch_model\.bin holds pickled weights.*save_pretrained"),
     "no pooling": (lambda folder: shutil.rmtree(folder / "1_Pooling"), "could not be loaded"),
@@ -136,7 +139,7 @@ def test_a_folder_that_is_not_whole_is_refused_in_words(folder, damage):
 
 def test_weights_that_give_no_numbers_are_told_and_not_scored(folder):
     change_weights(folder, lambda weights: weights[KEY].fill_(1e38))
-    with pytest.raises(UserError, match=r"gives no finite numbers for 2 of 2 texts: its weights are damaged"):
+    with pytest.raises(UserError, match=r"embeddings of 2 of 2 texts have NaN or infinite values: the weights are damaged"):
         score_pairs(load_encoder(str(folder), device="cpu"), ["a river"], ["a stone"])
 
 

@@ -18,7 +18,7 @@ from pairtune.data.inspection import inspect_recipe
 from pairtune.encoders.embedding import encode
 from pairtune.encoders.ignoring import ignoring, note_emptied
 from pairtune.errors import UserError
-from pairtune.runs.recipe import read_recipe
+from pairtune.runs.toml import read_recipe
 from pairtune.training import run
 from small import small_recipe
 

@@ -15,8 +15,7 @@ from pairtune.data.pairs import PairSet, Task, add_prompts, leave_some_plain
 from pairtune.encoders.embedding import encode
 from pairtune.encoders.prompts import MARKS, Prompts, Sides, choose_prompts, own_prompts
 from pairtune.errors import UserError
-from pairtune.runs.recipe import make_recipe, read_recipe
-from pairtune.runs.settings import to_toml
+from pairtune.runs.toml import make_recipe, read_recipe, to_toml
 from pairtune.serve.matcher import Question, load_matcher
 from pairtune.training import run
 from small import WORDS, small_recipe
@@ -84,12 +83,12 @@ def test_serving_reads_texts_with_the_prompts_that_are_given(tmp_path, asking_en
     given = {"left": "ask: ", "right": "say: "}
     matcher = load_matcher(asking_encoder, tmp_path / "corpus.txt", original=tiny_encoder, prompts=given)
     (answer,) = matcher.answer([Question((QUERIES[3], ANSWERS[2]), top=12)])
-    for side in matcher.sides:  # both encoders, whatever their own prompts are
-        asked = side.model.encode(["ask: " + QUERIES[3]], normalize_embeddings=True)[0]
-        expected = side.model.encode(["say: " + text for text in ANSWERS], normalize_embeddings=True) @ asked
-        found = {text: score for score, text in answer.matches[side.name]}
+    for served in matcher.models:  # both encoders, whatever their own prompts are
+        asked = served.model.encode(["ask: " + QUERIES[3]], normalize_embeddings=True)[0]
+        expected = served.model.encode(["say: " + text for text in ANSWERS], normalize_embeddings=True) @ asked
+        found = {text: score for score, text in answer.matches[served.name]}
         np.testing.assert_allclose([found[text] for text in ANSWERS], expected, atol=1e-5)
-        left, right = answer.vectors[side.name]
+        left, right = answer.vectors[served.name]
         assert float(left @ right) == pytest.approx(expected[2], abs=1e-5)
 
 

@@ -140,8 +140,8 @@ def test_commands_take_a_dimension(tiny_encoder, tmp_path):
     sizes = json.loads(run_command(*words, "--dimension", 64, "--quantize", "--json"))
     assert [(size["dimension"], size["precision"]) for size in sizes][::3] == [(384, "float32"), (64, "float32")]
     assert "binary" in run_command(*words, "--quantize")
-    (side,) = load_matcher(tiny_encoder, tmp_path / "texts.txt", dimension=48).sides
-    assert side.index.faiss.d == 48
+    (served,) = load_matcher(tiny_encoder, tmp_path / "texts.txt", dimension=48).models
+    assert served.index.faiss.d == 48
 
 
 def test_an_exported_model_gives_the_smaller_embeddings_by_itself(tiny_encoder, tmp_path):

@@ -146,7 +146,7 @@ def test_rows_that_share_nothing_are_reported(tmp_path, capsys):
     shuffle(str(tmp_path / "in.parquet"), str(tmp_path / "out"), column="q", shingle=2)
     said = capsys.readouterr().err
     assert "90 rows in 90 groups, 1.0 rows each on average; 100% of the rows are alone; 0 groups are full" in said
-    assert "most rows share nothing with another, and the order is nearly random: use shingle = 1" in said
+    assert "most rows share nothing with any other row, so the order is nearly random: use shingle = 1" in said
     shuffle(str(tmp_path / "in.parquet"), str(tmp_path / "out"), by="clusters", column="q", overwrite=True)
     assert "if the column holds texts, shuffle by words" in capsys.readouterr().err
 

@@ -143,14 +143,14 @@ def test_a_folder_of_other_things_is_never_overwritten(source, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("precious")
     message = refusal(source, tmp_path / "out", column="question", overwrite=True)
-    assert "is a folder with more in it than what a shuffle wrote, and is not overwritten" in message
+    assert "is a folder with files that no shuffle wrote, and is not overwritten" in message
 
 
 def test_part_files_that_no_shuffle_wrote_are_not_overwritten(source, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "part-of-my-thesis.parquet").write_text("precious")
     message = refusal(source, tmp_path / "out", column="question", overwrite=True)
-    assert "is a folder with more in it than what a shuffle wrote, and is not overwritten" in message
+    assert "is a folder with files that no shuffle wrote, and is not overwritten" in message
     (tmp_path / "out" / "_pairtune").touch()  # one that a shuffle wrote
     shuffle(source, str(tmp_path / "out"), column="question", overwrite=True)
     assert pq.read_table(tmp_path / "out").num_rows == 3
@@ -158,7 +158,7 @@ def test_part_files_that_no_shuffle_wrote_are_not_overwritten(source, tmp_path):
 
 def test_what_is_read_is_not_replaced_by_less(source, tmp_path):
     before, words = pq.read_table(source), tmp_path / "words"
-    lost = "is what is read, and its rows would be lost: choose another output"
+    lost = "is the input, and its rows would be lost: choose another output"
     assert lost in refusal(source, source, column="question", rows_only=True, overwrite=True)
     (tmp_path / "link").symlink_to(source)
     assert lost in refusal(source, tmp_path / "link", column="question", rows_only=True, overwrite=True)
@@ -193,7 +193,7 @@ def test_a_prepared_file_of_something_else_is_refused(refuse, source, tmp_path):
     assert "is not a prepared file: make one with prepare" in refuse(prepared=source)
     prepare(source, words, column="question")
     pq.write_table(pq.read_table(source)[:2], source)
-    assert f"was prepared from {source}; {source} is not that, or has changed: prepare again" in refuse(prepared=words)
+    assert f"was prepared from {source}; {source} is another file, or has changed: prepare it again" in refuse(prepared=words)
     with pytest.raises(UserError, match="by is 'random'; what can be prepared: words, clusters, neighbors"):
         prepare(source, str(tmp_path / "other"), by="random", column="question")
     with pytest.raises(UserError, match="clusters is 0 and neighbors is 0; give at least 0"):

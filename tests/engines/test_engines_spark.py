@@ -96,13 +96,13 @@ def test_every_character_of_old_is_read_alike_by_both(both, tmp_path):
 
 @pytest.mark.spark
 def test_many_parts_follow_each_other_in_order(both, tmp_path):
-    from pairtune.engines.spark import Sizes, shuffle_with_spark
+    from pairtune.engines.spark import PartSizes, shuffle_with_spark
 
     pq.write_table(pa.table({"id": range(5000), "q": [f"word{i % 700}" for i in range(5000)]}), tmp_path / "in.parquet")
     order = both(tmp_path / "in.parquet", column="q", group_size=4)
     assert sorted(order) == list(range(5000))
     job = ShuffleJob(str(tmp_path / "in.parquet"), str(tmp_path / "out.spark"), column="q", group_size=4, overwrite=True)
-    shuffle_with_spark(job, Sizes(part_rows=700, broadcast_rows=0))  # as with more rows than are worth sending to every task
+    shuffle_with_spark(job, PartSizes(part_rows=700, broadcast_rows=0))  # as with more rows than are worth sending to every task
     assert ids(tmp_path / "out.spark", "id") == order
     assert len(list((tmp_path / "out.spark").glob("part-*.parquet"))) == 8
 

@@ -9,7 +9,7 @@ import pytest
 
 from pairtune.engines import prepare, shuffle
 from pairtune.engines.parquet import open_source
-from pairtune.engines.vector_words import Sizes, write_vector_words
+from pairtune.engines.vector_words import VectorBatches, write_vector_words
 from pairtune.errors import UserError
 
 
@@ -31,7 +31,7 @@ def write(path, matrix, **columns):
 def test_clusters_of_vectors_stand_together(tmp_path):
     matrix, which = blobs(8, 50)
     source, words = write(tmp_path / "in.parquet", matrix), tmp_path / "words"
-    sizes = Sizes(batch=64, per_centroid=20)  # 160 of 400 vectors place the centroids
+    sizes = VectorBatches(batch=64, per_centroid=20)  # 160 of 400 vectors place the centroids
     write_vector_words(open_source(source), "vector", words, by="clusters", seed=0, memory=None, clusters=8, sizes=sizes)
     found = np.array([int(word) for (word,) in pq.read_table(words)["words"].to_pylist()])
     assert len({(a, b) for a, b in zip(found, which, strict=True)}) == 8  # each blob is one cluster
@@ -57,7 +57,7 @@ def test_neighbors_of_vectors_are_the_nearest_by_cosine(tmp_path, capsys, exact_
     matrix = np.random.default_rng(1).normal(size=(1000, 16)).astype(np.float32)
     source, words = write(tmp_path / "in.parquet", matrix), tmp_path / "words"
     chosen = {"by": "neighbors", "seed": 0, "memory": memory, "neighbors": 5}
-    write_vector_words(open_source(source), "vector", words, **chosen, sizes=Sizes(batch=128, exact_rows=exact_rows))
+    write_vector_words(open_source(source), "vector", words, **chosen, sizes=VectorBatches(batch=128, exact_rows=exact_rows))
     found = np.array(pq.read_table(words)["words"].to_pylist()).astype(int)
     unit = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
     nearest = np.argsort(-(unit @ unit.T), axis=1)[:, :5]
@@ -90,4 +90,4 @@ def test_an_index_that_does_not_fit_is_refused(tmp_path):
     source, chosen = write(tmp_path / "in.parquet", np.eye(64, dtype=np.float32)), {"by": "neighbors", "seed": 0, "memory": "1KB"}
     expected = "neighbors need 0.0 GB for 64 vectors of width 64; give more memory, shuffle by clusters, or split"
     with pytest.raises(UserError, match=expected):
-        write_vector_words(open_source(source), "vector", tmp_path / "words", **chosen, sizes=Sizes(exact_rows=10))
+        write_vector_words(open_source(source), "vector", tmp_path / "words", **chosen, sizes=VectorBatches(exact_rows=10))

@@ -22,7 +22,8 @@ from pairtune.errors import UserError
 from pairtune.fast.architectures import ARCHITECTURES, first_position, packed_attention, why_padded
 from pairtune.fast.attention import attend, attending_within
 from pairtune.fast.packing import BLOCKS, Packed, PackingCollator, Tokens, cut_blocks, fill_up, pack, shared_tokens
-from pairtune.runs.recipe import AdapterSettings, make_recipe
+from pairtune.runs.recipe import AdapterSettings
+from pairtune.runs.toml import make_recipe
 from pairtune.sbert.trainer import make_trainer
 
 TEXTS = [

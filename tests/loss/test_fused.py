@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pairtune.errors import UserError
 from pairtune.loss import NORMALIZATIONS, batch_softmax_loss
-from pairtune.loss.large.fused import _fits, fuse
+from pairtune.loss.large.fused import _sums_are_safe, fuse
 from pairtune.loss.large.layout import MOST_TAGS, layout_of_pairs, layout_of_texts, make_layout
 
 PAIRS, TEXTS, WIDTH = 37, 30, 10
@@ -197,7 +197,7 @@ def test_large_batches_are_fused_where_that_is_safe(pairs, width, dtype, chosen,
 
 def test_the_temperature_down_to_which_no_maximum_is_needed():
     layout = layout_of_pairs(torch.ones(2**20, dtype=torch.bool), "both")
-    assert _fits(layout, 1 / 0.0138) and not _fits(layout, 1 / 0.0135)
+    assert _sums_are_safe(layout, 1 / 0.0138) and not _sums_are_safe(layout, 1 / 0.0135)
 
 
 def test_copies_of_a_text_count_in_what_must_not_overflow():

@@ -135,7 +135,7 @@ def test_a_margin_wants_the_similarity_of_each_pair():
         ),
         (settings_for("clusters", margin=0.0), "order.margin is 0.0, but the order by 'clusters'"),
         (settings_for("uniform", drop_identical=True), "one of: examples, words, clusters, neighbors"),
-        (settings_for("examples", skip_nearest=4), "only the 4 nearest are looked at"),
+        (settings_for("examples", skip_nearest=4), "no neighbor would be left"),
     ],
 )
 def test_a_control_that_would_not_be_heeded_is_refused(choice, message):
@@ -168,7 +168,7 @@ def test_too_few_pairs_are_said_and_ordered_all_the_same():
     assert order_pairs(side, choice, 1).sizes().tolist() == [3]
     assert note_limits(side, choice) == [
         "order.group is 8, but there are only 3 pairs: a group holds all of them at most",
-        "order.neighbors is 500, but a pair has only 2 others: all are looked at",
+        "order.neighbors is 500, but there are only 2 other pairs: all are considered",
     ]
     clusters = note_limits(side, OrderSettings(by="clusters", clusters=9, group=2))
     assert clusters == ["order.clusters is 9, but there are only 3 distinct texts: as many clusters"]

@@ -7,7 +7,8 @@ import typing
 import pytest
 
 from pairtune.errors import UserError
-from pairtune.runs.recipe import LossSettings, OrderSettings, make_recipe, parse_override, read_recipe, shipped_recipes
+from pairtune.runs.recipe import LossSettings, OrderSettings
+from pairtune.runs.toml import make_recipe, parse_override, read_recipe, shipped_recipes
 
 
 def write(tmp_path, text):

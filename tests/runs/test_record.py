@@ -25,7 +25,6 @@ from pairtune.runs.folder import (
     write_whole,
 )
 from pairtune.runs.lock import check_free, hold_folder, take_lock
-from pairtune.runs.recipe import make_recipe
 from pairtune.runs.record import (
     Epoch,
     Run,
@@ -40,6 +39,7 @@ from pairtune.runs.record import (
     read_history,
     read_records,
 )
+from pairtune.runs.toml import make_recipe
 
 
 def record(seed=1, dev=0.5, test=0.4):

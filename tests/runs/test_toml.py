@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pairtune.runs.recipe import make_recipe, read_recipe, shipped_recipes
-from pairtune.runs.settings import write_toml
+from pairtune.runs.toml import make_recipe, read_recipe, shipped_recipes, write_toml
 
 
 @pytest.mark.parametrize("name", shipped_recipes())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pairtune.errors import UserError
-from pairtune.runs.recipe import make_recipe, read_recipe, shipped_recipes
 from pairtune.runs.settings import READ_BY, default_of, refuse_unread, unread_settings, value_of
+from pairtune.runs.toml import make_recipe, read_recipe, shipped_recipes
 from pairtune.training import run
 from small import assert_same_weights, small_recipe
 

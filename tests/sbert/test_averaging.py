@@ -9,8 +9,8 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from pairtune.errors import UserError
-from pairtune.runs.recipe import make_recipe
 from pairtune.runs.record import read_records
+from pairtune.runs.toml import make_recipe
 from pairtune.sbert.averaging import average_with
 from pairtune.sbert.evaluator import evaluate_task
 from pairtune.training import SEED_STEP, train
@@ -107,8 +107,8 @@ def stop_at_the_second(conclude):
 
 def test_what_has_no_mean_is_refused(tmp_path, smallest_encoder, small_task):
     for settings, message in (
-        ({"dev": "rotating", "select": "last"}, 'chosen on dev, so set dev = "given"'),
-        ({"adapter": {"save": "adapter"}}, "adapters alone have no average"),
+        ({"dev": "rotating", "select": "last"}, 'dev decides which trainings join the average, so set dev = "given"'),
+        ({"adapter": {"save": "adapter"}}, "adapters alone cannot be averaged"),
     ):
         recipe = small_recipe(smallest_encoder, average_of=2, **settings)
         with pytest.raises(UserError, match=message):

@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from pairtune.data.own_tables import read_pairs
-from pairtune.runs.recipe import read_recipe
+from pairtune.runs.toml import read_recipe
 from pairtune.sbert.outcomes import find_base_model, write_card
 from pairtune.training import run, train
 from small import sentence, small_recipe

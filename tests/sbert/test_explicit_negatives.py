@@ -110,7 +110,7 @@ def test_negatives_count_in_the_packed_step_as_in_the_padded_one(tmp_path, tiny_
     ("tables", "message"),
     [
         ({"loss": {"kind": "mse"}}, 'has 2 negatives for each pair, and loss.kind = "mse" cannot use them: take bsc or combo'),
-        ({"loss": {"kind": "bsc"}, "train": {"negatives": "logarithmic"}}, "and train.negatives makes others"),
+        ({"loss": {"kind": "bsc"}, "train": {"negatives": "logarithmic"}}, "and train.negatives makes negatives of its own"),
     ],
 )
 def test_negatives_that_would_be_ignored_are_refused_before_training(tmp_path, tiny_encoder, tables, message):

@@ -317,7 +317,7 @@ def test_a_missing_label_is_refused(encoder):
 @pytest.mark.parametrize(("make", "message"), [
     (lambda model: BatchSoftmaxLoss(model, normalize="l1"), "unknown normalize 'l1'; known: l2, "),
     (lambda model: BatchSoftmaxLoss(model, temperature=-1), "temperature is -1"),
-    (lambda model: BatchSoftmaxLoss(model, temperature=20, learn_temperature=True), "a learned one stays within 0.001 to 10"),
+    (lambda model: BatchSoftmaxLoss(model, temperature=20, learn_temperature=True), "a learned one stays between 0.001 and 10"),
     (lambda model: BatchSoftmaxLoss(model, mini_batch_size=-1), "mini_batch_size is -1; give the number of texts"),
     (lambda model: ComboLoss(model, mix=1.5), "mix is 1.5; μ weighs the two losses"),
     (lambda model: ComboLoss(model, pointwise="mae"), "unknown pointwise 'mae'; known: mse, pearson"),

@@ -130,5 +130,5 @@ def test_the_hosts_trainer_takes_it_with_its_own_settings(tiny_model, tmp_path):
 
 
 def test_what_it_cannot_do_is_refused():
-    with pytest.raises(UserError, match="only AdamW can do without bias correction, not SGD"):
+    with pytest.raises(UserError, match="bias_correction = false works with AdamW only, not with SGD"):
         without_bias_correction((torch.optim.SGD, {"lr": 1}))

@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 from pairtune.encoders.embedding import embed, encode_texts
 from pairtune.encoders.loading import load_encoder
 from pairtune.loss import batch_softmax_loss
-from pairtune.runs.recipe import make_recipe
+from pairtune.runs.toml import make_recipe
 from pairtune.sbert.losses import BatchSoftmaxLoss
 from pairtune.sbert.raw import raw_embeddings, unnormalized
 from pairtune.sbert.trainer import make_trainer

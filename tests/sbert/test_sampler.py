@@ -248,7 +248,7 @@ def test_a_loss_that_hides_its_embeddings_is_said_and_the_texts_are_encoded_agai
 
     few = PAIRS.select(range(16))
     hidden = train(tiny_encoder, tmp_path, by("examples", encode="reuse"), loss=Hidden, data=few)
-    assert "this loss does not hand over its embeddings" in capsys.readouterr().err
+    assert "this loss does not pass on its embeddings" in capsys.readouterr().err
     fresh = train(tiny_encoder, tmp_path, by("examples"), loss=Hidden, data=few)
     assert hidden.data_collator.seen == fresh.data_collator.seen
 
@@ -408,7 +408,7 @@ def test_a_missing_text_is_refused(tiny_model, tmp_path):
     arguments = SentenceTransformerTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
     with pytest.raises(UserError, match="a text of column 'left' is missing"):
         encode_side(sampler(by("clusters"), data=data), tiny_model, arguments)
-    with pytest.raises(UserError, match=r"order.margin compares a pair's two texts, but .* \['left'\]"):
+    with pytest.raises(UserError, match=r"order.margin compares the two texts of a pair, but .* \['left'\]"):
         encode_side(sampler(by("examples", margin=0.1), data=PAIRS.select_columns("left")), tiny_model, arguments)
 
 
@@ -422,5 +422,5 @@ def test_vectors_that_nobody_made_are_asked_for():
 def test_the_log_says_what_the_groups_are_like(tiny_encoder, tmp_path, capsys):
     train(tiny_encoder, tmp_path, OrderSettings(by="examples", neighbors=99, group=3), max_steps=1)
     said = capsys.readouterr().err
-    assert "order.neighbors is 99, but a pair has only 43 others: all are looked at" in said
+    assert "order.neighbors is 99, but there are only 43 other pairs: all are considered" in said
     assert "epoch 1, order by examples: 44 pairs in" in said

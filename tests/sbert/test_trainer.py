@@ -9,7 +9,7 @@ import pytest
 
 from pairtune.data.pairs import PairSet, Task
 from pairtune.errors import UserError
-from pairtune.runs.recipe import make_recipe
+from pairtune.runs.toml import make_recipe
 from pairtune.training import run
 
 

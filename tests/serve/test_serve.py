@@ -63,27 +63,27 @@ def speak(url: str, raw: bytes) -> bytes:
 
 def test_a_search_ranks_the_corpus_as_the_encoders_do_on_their_own(url, both):
     status, answer = ask(f"{url}/api/search", {"text": QUERY, "top": 3})
-    assert status == 200 and [side["side"] for side in answer["sides"]] == ["tuned", "original"]
-    for side, loaded in zip(answer["sides"], both.sides, strict=True):
+    assert status == 200 and [one["model"] for one in answer["models"]] == ["tuned", "original"]
+    for one, loaded in zip(answer["models"], both.models, strict=True):
         cosines = loaded.model.similarity(loaded.model.encode([QUERY]), loaded.model.encode(CORPUS))[0].numpy()
         best = np.argsort(-cosines)[:3]
-        assert [match["text"] for match in side["matches"]] == [CORPUS[place] for place in best]
-        np.testing.assert_allclose([match["score"] for match in side["matches"]], cosines[best], atol=1e-5)
-    assert answer["sides"][0]["matches"] != answer["sides"][1]["matches"]
+        assert [match["text"] for match in one["matches"]] == [CORPUS[place] for place in best]
+        np.testing.assert_allclose([match["score"] for match in one["matches"]], cosines[best], atol=1e-5)
+    assert answer["models"][0]["matches"] != answer["models"][1]["matches"]
 
 
 def test_a_list_of_pairs_gets_the_cosine_of_each_in_order(url, both):
     pairs = [{"left": left, "right": right} for left in CORPUS for right in CORPUS]  # several turns of the encoder
     status, answer = ask(f"{url}/api/score", {"pairs": pairs})
-    model = both.sides[0].model
+    model = both.models[0].model
     assert status == 200
     expected = model.similarity(model.encode(CORPUS), model.encode(CORPUS)).numpy().ravel()
-    np.testing.assert_allclose(answer["sides"][0]["scores"], expected, atol=1e-5)
+    np.testing.assert_allclose(answer["models"][0]["scores"], expected, atol=1e-5)
 
 
 def test_questions_asked_at_once_get_their_own_answers(url):
     def best(text: str) -> str:
-        return ask(f"{url}/api/search", {"text": text, "top": 1})[1]["sides"][0]["matches"][0]["text"]
+        return ask(f"{url}/api/search", {"text": text, "top": 1})[1]["models"][0]["matches"][0]["text"]
 
     with ThreadPoolExecutor(16) as clients:
         assert list(clients.map(best, CORPUS * 8)) == CORPUS * 8
@@ -250,9 +250,9 @@ class Connection:
 
 
 def test_a_client_that_reads_slowly_is_kept_until_it_reads_no_more():
-    connection, prompt = Connection(9, 5, 5), server.Prompt.__new__(server.Prompt)
-    prompt.transport, prompt.loop, prompt.cycle = connection, connection, None
-    prompt._look_again()
+    connection, impatient = Connection(9, 5, 5), server.Impatient.__new__(server.Impatient)
+    impatient.transport, impatient.loop, impatient.cycle = connection, connection, None
+    impatient._look_again()
     for aborted in (False, True):
         connection.unread.pop(0)
         connection.later.pop()()
@@ -260,7 +260,7 @@ def test_a_client_that_reads_slowly_is_kept_until_it_reads_no_more():
 
 
 def test_the_page_is_served_while_the_encoder_works(url, both, monkeypatch):
-    model = both.sides[0].model
+    model = both.models[0].model
     encode, at_work, may_end = model.encode, threading.Event(), threading.Event()
 
     def encode_long(*texts, **options):
@@ -328,14 +328,14 @@ def test_of_questions_that_are_answered_together_only_the_one_that_fails_hears_o
 
 def test_without_a_corpus_pairs_are_scored_and_a_search_says_what_is_missing(tiny_encoder):
     with serving(matcher.load_matcher(tiny_encoder)) as url:
-        assert len(ask(f"{url}/api/score", {"pairs": [{"left": "a", "right": "b"}]})[1]["sides"]) == 1
+        assert len(ask(f"{url}/api/score", {"pairs": [{"left": "a", "right": "b"}]})[1]["models"]) == 1
         status, answer = ask(f"{url}/api/search", {"text": QUERY})
         assert status == 409 and "--corpus" in answer["expected"]
 
 
 def test_the_index_is_kept_for_both_encoders_and_rebuilt_when_the_corpus_changes(both, tiny_encoder, tmp_path):
     corpus = write_corpus(tmp_path)
-    original = both.sides[1].encoder
+    original = both.models[1].encoder
 
     def built() -> list[float]:
         found = matcher.load_matcher(tiny_encoder, corpus, original=original)
@@ -397,7 +397,7 @@ def test_a_server_of_this_machine_goes_by_its_names_alone(both, host, names):
     made = server.make_server(both, host, "correct-horse", body_seconds=3.0, silent_seconds=4.0)
     guard, connection = made.config.app, made.config.http
     assert (guard.hosts, guard.token, guard.body_seconds) == (names, "correct-horse", 3.0)
-    assert connection.silent_seconds == 4.0 and server.Prompt.silent_seconds == server.SILENT_SECONDS
+    assert connection.silent_seconds == 4.0 and server.Impatient.silent_seconds == server.SILENT_SECONDS
 
 
 def test_the_command_serves_until_it_is_interrupted(tiny_encoder, tmp_path):
@@ -408,7 +408,7 @@ def test_the_command_serves_until_it_is_interrupted(tiny_encoder, tmp_path):
     try:
         line = next(line for line in process.stderr if "http://" in line)
         found = re.search(r"http://127\.0\.0\.1:\d+", line).group()
-        assert ask(f"{found}/api/search", {"text": QUERY, "top": 1})[1]["sides"][0]["matches"][0]["text"] == CORPUS[1]
+        assert ask(f"{found}/api/search", {"text": QUERY, "top": 1})[1]["models"][0]["matches"][0]["text"] == CORPUS[1]
     finally:
         process.send_signal(signal.SIGINT)
     assert process.wait() in (0, 130, -signal.SIGINT)

@@ -64,11 +64,11 @@ def test_typing_a_text_shows_both_lists_best_first(browser, url, both):
     wait_for(browser, "#query").pop().send_keys("remove a file", Keys.ENTER)
     wait_for(browser, "#found article", 2)
     assert texts(browser, "#found h2")[0].startswith("Tuned") and texts(browser, "#found h2")[1].startswith("Original")
-    for side, loaded in zip(("tuned", "original"), both.sides, strict=True):
+    for one, loaded in zip(("tuned", "original"), both.models, strict=True):
         cosines = loaded.model.similarity(loaded.model.encode(["remove a file"]), loaded.model.encode(CORPUS))[0]
         expected = [CORPUS[place] for place in cosines.argsort(descending=True)]
-        assert texts(browser, f".{side} .text") == expected
-        assert texts(browser, f".{side} .score")[0].startswith(f"{cosines.max():.3f}")
+        assert texts(browser, f".{one} .text") == expected
+        assert texts(browser, f".{one} .score")[0].startswith(f"{cosines.max():.3f}")
     assert "of 8 texts" in browser.find_element("id", "search-status").text
 
 
@@ -130,8 +130,8 @@ def test_two_texts_are_scored_from_the_keyboard_alone(browser, url, both):
     keys.key_down(Keys.SHIFT).send_keys(Keys.TAB).key_up(Keys.SHIFT).send_keys(Keys.ARROW_RIGHT, Keys.TAB, "a red car", Keys.TAB)
     keys.send_keys("a crimson automobile").key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(Keys.CONTROL).perform()
     wait_for(browser, ".gauge strong", 2)
-    left, right = both.sides[0].model.encode(["a red car", "a crimson automobile"])
-    assert texts(browser, ".gauge strong")[0] == f"{both.sides[0].model.similarity(left, right).item():.3f}"
+    left, right = both.models[0].model.encode(["a red car", "a crimson automobile"])
+    assert texts(browser, ".gauge strong")[0] == f"{both.models[0].model.similarity(left, right).item():.3f}"
 
 
 def test_a_pasted_list_is_scored_and_a_line_that_is_no_pair_is_named(browser, url):

@@ -1,4 +1,4 @@
-"""Deciding between candidates on paired differences and their noise."""
+"""Deciding between variants on paired differences and their noise."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ def test_two_lucky_folds_do_not_make_a_winner():
     assert choose_winner([base, {1: 0.9, 2: 0.9}], [0, 1], 10) == 0
 
 
-def race_of(rng, effect, candidates=8, folds=10, noise=0.01):
+def race_of(rng, effect, variants=8, folds=10, noise=0.01):
     hardness = rng.normal(scale=0.1, size=folds)
-    all_scores = [scores(hardness + rng.normal(scale=noise, size=folds)) for _ in range(candidates)]
+    all_scores = [scores(hardness + rng.normal(scale=noise, size=folds)) for _ in range(variants)]
     all_scores[3] = {fold: score + effect for fold, score in all_scores[3].items()}
-    return choose_winner(all_scores, [0] + [1] * (candidates - 1), folds)
+    return choose_winner(all_scores, [0] + [1] * (variants - 1), folds)
 
 
 def test_a_real_gain_is_found_and_mere_luck_seldom_wins_though_folds_differ_ten_times_as_much():

@@ -1,4 +1,4 @@
-"""The parts of train and dev that candidates are judged by."""
+"""The parts of train and dev that variants are judged by."""
 
 from __future__ import annotations
 

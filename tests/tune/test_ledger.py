@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pairtune.runs.recipe import make_recipe
+from pairtune.runs.toml import make_recipe
 from pairtune.tune.ledger import Ledger
 from pairtune.tune.space import Space
 

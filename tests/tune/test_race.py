@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pairtune.runs.recipe import make_recipe
 from pairtune.runs.record import Run
+from pairtune.runs.toml import make_recipe
 from pairtune.tune.folds import Folds
 from pairtune.tune.ledger import Ledger
 from pairtune.tune.plan import Budget
@@ -33,7 +33,7 @@ def simulate(course, effects, seed=0, fails=lambda levels: False):
     difficulty = np.random.default_rng(seed).normal(0.7, 0.05, size=20)
     jobs = []
     while (job := course.next_job()) is not None:
-        levels = next(one for one in course.ledger.entries() if f"candidate-{one.number}" == job.recipe.name).levels
+        levels = next(one for one in course.ledger.entries() if f"variant-{one.number}" == job.recipe.name).levels
         luck = np.random.default_rng([seed, job.seed, *"".join(sorted(levels.values())).encode()]).normal(scale=NOISE)
         score = difficulty[job.seed] + luck + sum(effects.get(change, 0.0) for change in course.space.changes(levels).items())
         record = Run.model_construct(after={"dev": {"Spearman": score}}, before={"dev": {"Spearman": 0.4}})

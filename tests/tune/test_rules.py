@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pairtune.data.pairs import PairSet, Task
-from pairtune.runs.recipe import shipped_recipes
 from pairtune.runs.settings import unread_settings
+from pairtune.runs.toml import shipped_recipes
 from pairtune.tune.rules import MANY_PAIRS, RULES, choose
 
 METRICS = {"retrieval": "HP@1", "regression": "Spearman", "ranking": "MAP", "classification": "F1"}

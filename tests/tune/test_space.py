@@ -1,10 +1,10 @@
-"""The candidates around a recipe."""
+"""The variants around a recipe."""
 
 from __future__ import annotations
 
 import pytest
 
-from pairtune.runs.recipe import make_recipe
+from pairtune.runs.toml import make_recipe
 from pairtune.tune.space import SPACE, Space, label
 
 BASE = make_recipe(

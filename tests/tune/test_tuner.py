@@ -14,8 +14,8 @@ import pytest
 
 import searches
 from pairtune.errors import UserError
-from pairtune.runs.recipe import read_recipe
 from pairtune.runs.record import read_records
+from pairtune.runs.toml import read_recipe
 from pairtune.tune.race import TOO_SHORT
 from searches import HELD, TRAININGS, small_search
 from small import assert_same_weights
@@ -67,7 +67,7 @@ def test_a_search_leaves_a_model_and_a_recipe_that_trains_it_again(whole):
     again = read_recipe(str(whole.folder / "recipe.toml"))
     assert again.model_dump(mode="json") == whole.run.recipe
     made = sum(len(one.scores) for one in whole.tuning.tried)
-    assert TRAININGS - 3 < whole.tuning.trainings == made <= TRAININGS  # one or two are not enough for another candidate
+    assert TRAININGS - 3 < whole.tuning.trainings == made <= TRAININGS  # one or two are not enough for another variant
     assert len(whole.tuning.tried[0].scores) >= 4 and whole.tuning.tried[0].changes == {}
     assert not (whole.folder / "trials").exists()
 

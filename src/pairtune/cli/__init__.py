@@ -38,6 +38,6 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
         if "--debug" in words or problem.errno is None:
             raise
         where = f": {problem.filename}" if problem.filename else ""
-        say(f"pairtune: {problem.strerror}{where}; nothing that was finished before is lost")
+        say(f"pairtune: {problem.strerror}{where}; what was finished before is kept")
         sys.exit(2)
     sys.exit(0)

@@ -103,7 +103,7 @@ def recipes(
     ] = False,
 ) -> None:
     """List the shipped recipes, print one of them, or print every setting."""
-    from pairtune.runs.recipe import find_recipe, shipped_recipes
+    from pairtune.runs.toml import find_recipe, shipped_recipes
 
     if name is not None and (settings or markdown):
         raise UserError(f"--settings are those of any recipe, not of {name}: give one of the two")
@@ -125,7 +125,7 @@ def recipes(
 
 def describe_recipe(name: str) -> str:
     """The first sentence of the comment that a shipped recipe begins with."""
-    from pairtune.runs.recipe import find_recipe
+    from pairtune.runs.toml import find_recipe
 
     lines = find_recipe(name).read_text(encoding="utf-8").splitlines()
     comment = " ".join(line.removeprefix("#").strip() for line in takewhile(lambda line: line.startswith("#"), lines))
@@ -136,7 +136,7 @@ def describe_recipe(name: str) -> str:
 def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo"), as_json: JsonFlag = False) -> None:
     """Train the default encoder to find Python functions from what they do, and show searches before and after."""
     from pairtune import training
-    from pairtune.runs.recipe import read_recipe
+    from pairtune.runs.toml import read_recipe
 
     runs = training.train(read_recipe("stdlib/demo"), seeds=(1,), out=out, resume=True)
     print_runs(runs, out, as_json)
@@ -149,7 +149,7 @@ def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("r
 
 def show_searches(model: Path, top: int = 3) -> None:
     """Three searches among the functions of the modules that were held out, by the encoder as it came and as it is now."""
-    from rich.table import Table
+    from rich.table import Table as TerminalTable
 
     from pairtune.data.datasets import load_task
     from pairtune.encoders.index import Index
@@ -160,7 +160,7 @@ def show_searches(model: Path, top: int = 3) -> None:
     encoders = {"before": load_encoder("minilm"), "after": load_encoder(str(model))}
     indexes = {name: Index.build(encoder, corpus) for name, encoder in encoders.items()}
     for query in DEMO_SEARCHES:
-        table = Table("before", "after", title=f"“{query}”", title_justify="left")
+        table = TerminalTable("before", "after", title=f"“{query}”", title_justify="left")
         found = [indexes[name].search(encoder, query, top) for name, encoder in encoders.items()]
         for before, after in zip(*found, strict=True):
             table.add_row(*(f"{score:.2f}  {shorten(text, CALL_WIDTH)}" for score, text in (before, after)))
@@ -180,7 +180,7 @@ def choose_recipe(name: str | None, own: Task | None, overrides: Sequence[str], 
 
 def make_choice(name: str | None, own: Task | None, overrides: Sequence[str], what: str) -> Choice:
     """The named recipe, without reasons; for one's own pairs, the one that the rules choose."""
-    from pairtune.runs.recipe import parse_override
+    from pairtune.runs.toml import parse_override
     from pairtune.tune.rules import Choice, choose, read_own
 
     if own is not None and any("task" in parse_override(override) for override in overrides):

@@ -129,7 +129,7 @@ class OwnData:
         """Refuse options about pairs where there are none: they would be ignored."""
         loose = [field.name.replace("_", "-") for field in fields(self) if getattr(self, field.name)]
         if loose:
-            raise UserError(f"--{loose[0]} is about pairs of your own: give them with --data FILE")
+            raise UserError(f"--{loose[0]} works with your own pairs only: give them with --data FILE")
 
     def refuse_loss(self, out: Path) -> None:
         """Refuse to write over a file that is read here: what is written holds other rows and columns."""

@@ -191,7 +191,7 @@ def choose_mined(task: Task) -> tuple[PairSet, list[str]]:
     if is_collection(Path(task.source)) and len(task.train):
         return task.train, ["train"] * len(task.train)
     if task.train.negatives or task.test.negatives:
-        say(f"{task.name}: its own negatives are not written: the mined ones take their place")
+        say(f"{task.name}: its own negatives are left out: the mined ones replace them")
     return whole_task(task)
 
 
@@ -219,7 +219,9 @@ def columns_of(found: Mined) -> dict[str, Any]:
 @takes_data
 def review(
     table: Annotated[Path, typer.Argument(help="The table of doubtful pairs (.csv): written, or with --out read back.")],
-    model: Annotated[str, typer.Option(help="Encoder that doubts: alias, folder or hub name; a tuned one sees more.")] = "minilm",
+    model: Annotated[
+        str, typer.Option(help="Encoder to compare labels with: alias, folder or hub name; a tuned one finds more.")
+    ] = "minilm",
     out: Annotated[
         Path | None, typer.Option(help="Read the table back, and write the corrected pairs here: .csv, .tsv, .jsonl or .parquet.")
     ] = None,
@@ -239,7 +241,7 @@ def review(
     say_notes(found)
     task = choose_task(None, found)
     if task.train.negatives or task.test.negatives:
-        raise UserError("a review is about pairs and their labels, not about columns of negatives: give --no-negatives")
+        raise UserError("review looks at pairs and labels, not at columns of negatives: give --no-negatives")
     pairs, splits = whole_task(task)
     if out is not None:
         done = apply_review(pairs, splits, table)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.table import Table as TerminalTable
 
 from pairtune.cli.common import (
     Dimension,
@@ -61,7 +61,7 @@ def tasks(as_json: JsonFlag = False) -> None:
             )
         )
         return
-    table = Table("task", "kind", "metric", "train", "dev", "test")
+    table = TerminalTable("task", "kind", "metric", "train", "dev", "test")
     for name, status in found.items():
         rows = [f"{status.rows[split]:,}" if status.found else "–" for split in ("train", "dev", "test")]
         table.add_row(name, TASKS[name].kind, TASKS[name].metric, *rows)
@@ -85,7 +85,7 @@ def evaluate(
         list[int], typer.Option(help="Use only this many numbers of each embedding; several times: a table.", min=1)
     ] = [],  # noqa: B006
     quantize: Annotated[
-        bool, typer.Option("--quantize", help="A table of what embeddings in int8 and in single bits score.")
+        bool, typer.Option("--quantize", help="Print a table of the scores with embeddings in int8 and in single bits.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -120,7 +120,7 @@ def print_sizes(metric: str, sizes: list[Size], as_json: bool) -> None:
     if as_json:
         print(json.dumps([size.model_dump() for size in sizes]))
         return
-    table = Table("dimension", "precision", "bytes", metric, "difference")
+    table = TerminalTable("dimension", "precision", "bytes", metric, "difference")
     for size in sizes:
         value = size.scores[metric]
         cells = (str(size.dimension), size.precision, f"{size.bytes:,}", f"{value:.4f}")
@@ -177,7 +177,7 @@ def choose_scored(task: str | None, own: OwnData, split: str | None) -> tuple[Ta
     found = own.read_whole() if split is None else own.read()
     say_notes(found)
     if found is not None and split is None and not len(found.train):
-        say("all pairs are scored; --split test scores only those that training on the same file holds out")
+        say("all pairs are scored; --split test scores only the pairs that `pairtune train` holds out of this file")
     return choose_task(task, found), split or "test"
 
 

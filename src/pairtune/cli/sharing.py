@@ -47,7 +47,7 @@ def serve(
     left_prompt: LeftPrompt = None,
     right_prompt: RightPrompt = None,
     dimension: Dimension = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; any but this machine needs --token.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on; one that others can reach needs --token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0: any free one.")] = 8000,
     token: Annotated[str | None, typer.Option(envvar="PAIRTUNE_TOKEN", help="Token that the API and the page ask for.")] = None,
 ) -> None:
@@ -72,7 +72,7 @@ def export(
 ) -> None:
     """Write a model for another runtime, or with smaller embeddings, and check that its embeddings are the same."""
     if (onnx and openvino) or not (onnx or openvino or dimension):
-        raise UserError("say for which runtime: --onnx or --openvino, one of them; or give a --dimension")
+        raise UserError("nothing to export: give --onnx or --openvino (one of them), or --dimension")
     from pairtune.encoders.export import Runtime, export_model
 
     runtime: Runtime = "onnx" if onnx else "openvino" if openvino else "torch"

@@ -27,7 +27,7 @@ Judgements = list[tuple[str, str, float]]  # query, text, grade
 
 def is_collection(path: Path) -> bool:
     """Whether a folder holds queries and judgements, or a name is one of ir_datasets."""
-    return str(path).startswith(IR) or (path.is_dir() and _find(path, "queries") is not None)
+    return str(path).startswith(IR) or (path.is_dir() and _find_part(path, "queries") is not None)
 
 
 def read_collection(path: Path, seed: int = 0) -> Task:
@@ -46,7 +46,7 @@ def read_collection(path: Path, seed: int = 0) -> Task:
         raise UserError(f"{path}: no judgements in it; a collection has {LAYOUT}")
     parts, note = _split(found, seed, path)
     corpus = distinct(texts.values())
-    whole = {split: _search(pairs, corpus) for split, pairs in parts.items()}
+    whole = {split: _with_corpus(pairs, corpus) for split, pairs in parts.items()}
     sizes = ", ".join(f"{len(pairs):,} {split}" for split, pairs in whole.items() if len(pairs))
     notes = (f"retrieval: a collection of {len(queries):,} queries and {len(corpus):,} texts", f"{note}: {sizes}")
     return Task(
@@ -106,7 +106,9 @@ def _texts_of_name(path: Path, name: str) -> dict[str, str]:
         found = (one for part in parts for one in getattr(part, f"{what}_iter")())
         return {getattr(one, key): one.default_text().strip() for one in track(found, f"reading the {what} of {given}")}
     except OSError as problem:
-        raise UserError(f"{given}: could not be fetched ({problem}); where there is a network, ir_datasets keeps it") from problem
+        raise UserError(
+            f"{given}: could not be downloaded ({problem}); run this once with a network, and ir_datasets keeps the collection"
+        ) from problem
 
 
 def _parts(name: str) -> list[tuple[str, Any]]:
@@ -209,12 +211,12 @@ class TrecRanker:
         return np.array([self.found[query].get(at, max(self.found[query].values(), default=0.0)) for query, at in both])
 
 
-def _find(path: Path, name: str) -> Path | None:
+def _find_part(path: Path, name: str) -> Path | None:
     return next((path / f"{name}{ending}" for ending in ENDINGS if (path / f"{name}{ending}").is_file()), None)
 
 
 def _read_texts(path: Path, name: str) -> dict[str, str]:
-    file = _find(path, name)
+    file = _find_part(path, name)
     if file is None:
         raise UserError(f"{path}: no {name}.jsonl in it; a collection has {LAYOUT}")
     table = open_table(file)
@@ -257,5 +259,5 @@ def _split(found: Mapping[str, PairSet], seed: int, path: Path) -> tuple[dict[st
     return parts | {"train": found["train"].take(~np.isin(drawn, missing))}, "split by query"
 
 
-def _search(pairs: PairSet, corpus: Sequence[str]) -> PairSet:
+def _with_corpus(pairs: PairSet, corpus: Sequence[str]) -> PairSet:
     return PairSet.of(pairs.left, pairs.right, pairs.label, query=pairs.query, grade=pairs.grade, corpus=corpus)

@@ -105,7 +105,7 @@ def _decode_western(path: Path, problem: UnicodeDecodeError, *, marked: bool) ->
     found = f"{path} line {line}: not valid UTF-8 (byte 0x{content[problem.start]:02x})"
     valid = content.decode("utf-8", "ignore")
     if marked or len(valid) - len(valid.encode("ascii", "ignore")) > content.decode("utf-8", "replace").count("\ufffd"):
-        raise UserError(f"{found}, though most of the file is; it is damaged: save it as UTF-8") from problem
+        raise UserError(f"{found}, though most of the file is; some bytes are damaged: save it as UTF-8") from problem
     if 2 * sum(map(len, FOREIGN_WORDS.findall(content))) > len(content) - len(content.translate(None, BEYOND_ASCII)):
         raise UserError(
             f"{found}, and no text in a Western language (Windows-1252) either: save the file as UTF-8, or convert it, "

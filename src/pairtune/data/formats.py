@@ -16,6 +16,7 @@ from pairtune.data.roles import SPLIT_NAMES
 from pairtune.data.table import Table
 from pairtune.data.text_tables import by_header, open_csv, open_tsv
 from pairtune.errors import UserError
+from pairtune.runs.folder import whole_file
 
 LFS = b"version https://git-lfs"
 HUB = "hub:"  # before the name of a dataset on the hub
@@ -33,7 +34,7 @@ def open_table(path: Path) -> Table:
             raise UserError(f"{path}: there is no such file")
         with path.open("rb") as file:
             if file.read(len(LFS)) == LFS:
-                raise UserError(f"{path}: only a note of Git LFS, in place of the file: git lfs pull brings it")
+                raise UserError(f"{path}: a Git LFS pointer, not the file itself: `git lfs pull` downloads it")
         table = reader(path)
     if not len(table):
         raise UserError(f"{path}: there are no records in it")
@@ -259,10 +260,8 @@ def write_table(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     """The columns as a .csv, .tsv, .jsonl or .parquet file, whole."""
     check_target(path)
     writer = WRITERS[path.suffix.lower()]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{path.name}.part")
-    writer(aside, columns)
-    aside.replace(path)
+    with whole_file(path) as aside:
+        writer(aside, columns)
 
 
 def _write_delimited(path: Path, columns: Mapping[str, Sequence[Any]], delimiter: str = ",") -> None:

@@ -16,13 +16,13 @@ import numpy as np
 from pairtune.data.material import training_pairs
 from pairtune.data.pairs import ALIKE, PairSet, Task, add_prompts
 from pairtune.data.profile import MEASURED_TEXTS, spread
-from pairtune.data.splits import fold
+from pairtune.data.splits import single_spaces
 from pairtune.encoders.embedding import count_tokens, encode, share_unknown
 from pairtune.encoders.ignoring import give_tokenizer, ignoring
 from pairtune.encoders.loading import length_of, load_encoder
 from pairtune.encoders.prompts import choose_prompts
 from pairtune.ordering import CONTROLS, ORDERINGS, Side, epoch_seed, order_pairs
-from pairtune.ordering.hardness import FALSE_NEGATIVE_MARGIN, Inspection, inspect_batches
+from pairtune.ordering.hardness import FALSE_NEGATIVE_MARGIN, OrderHardness, inspect_batches
 from pairtune.ordering.nearest import unit_rows
 from pairtune.runs.recipe import OrderSettings, Recipe
 
@@ -96,7 +96,10 @@ def pair_keys(pairs: PairSet) -> list[tuple[str, str]]:
     >>> pair_keys(PairSet.of(["B  a", "x"], ["c", "b A"]))
     [('b a', 'c'), ('b a', 'x')]
     """
-    plain = ((fold(left).casefold(), fold(right).casefold()) for left, right in zip(pairs.left, pairs.right, strict=True))
+    plain = (
+        (single_spaces(left).casefold(), single_spaces(right).casefold())
+        for left, right in zip(pairs.left, pairs.right, strict=True)
+    )
     return [(min(both), max(both)) for both in plain]
 
 
@@ -128,8 +131,8 @@ def find_leak(name: str, splits: dict[str, PairSet], keys: dict[str, list[tuple[
 
 
 def _share_within(texts: Sequence[str], others: Sequence[str]) -> float:
-    known = {fold(text).casefold() for text in others}
-    mine = {fold(text).casefold() for text in texts}
+    known = {single_spaces(text).casefold() for text in others}
+    mine = {single_spaces(text).casefold() for text in texts}
     return len(mine & known) / max(1, len(mine))
 
 
@@ -169,7 +172,7 @@ class Seen:
     """pairs: what was looked at. orders: the batches of each. rivals: the clearest ones first; anchors_with_rivals: a share."""
 
     pairs: PairSet
-    orders: dict[str, Inspection]
+    orders: dict[str, OrderHardness]
     lengths: Lengths
     rivals: tuple[Rival, ...]
     anchors_with_rivals: float
@@ -196,7 +199,7 @@ def inspect_recipe(recipe: Recipe, task: Task, at_most: int = 0) -> Seen:
 
 def look_at_orders(
     recipe: Recipe, pairs: PairSet, left: np.ndarray, right: np.ndarray, positive: np.ndarray
-) -> dict[str, Inspection]:
+) -> dict[str, OrderHardness]:
     """For every order, what its first epoch would meet."""
     stage, seed = recipe.stages[0], recipe.seeds[0]
     sides = {"left": Side.of(pairs.left, pairs.right), "right": Side.of(pairs.right, pairs.left)}
@@ -242,14 +245,14 @@ def find_rivals(
     anchors = np.flatnonzero(positive)
     found = [
         Rival(row, other, float(own[row]), similarity)
-        for row, other, similarity in _closest(left, right, anchors, pairs, known)
+        for row, other, similarity in _closest_unknown(left, right, anchors, pairs, known)
         if similarity > own[row] + margin
     ]
     found.sort(key=lambda one: one.own - one.similarity)
     return tuple(found), len(found) / max(1, len(anchors))
 
 
-def _closest(
+def _closest_unknown(
     left: np.ndarray, right: np.ndarray, anchors: np.ndarray, pairs: PairSet, known: set[tuple[str, str]]
 ) -> Iterator[tuple[int, int, float]]:
     """For each anchor the closest right text that is not known to go with it, and not the left text itself."""

@@ -180,7 +180,7 @@ def _parse_json(path: Path, text: str, line: int = 1) -> Any:
     except RecursionError as problem:
         raise UserError(f"{path} line {line}: nested too deeply to be read; give rows of plain values") from problem
     except ValueError as problem:  # Python reads no whole number of more than 4,300 digits
-        raise UserError(f"{path} line {line}: a number of thousands of digits; write it shorter") from problem
+        raise UserError(f"{path} line {line}: a number with thousands of digits; shorten it") from problem
 
 
 def _by_key(path: Path, records: list[Any], lines: Sequence[int], unit: str, notes: tuple[str, ...]) -> Table:

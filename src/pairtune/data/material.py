@@ -86,7 +86,7 @@ def check_file(path: str, names: Sequence[str]) -> None:
         text = types.is_string(kind) or types.is_large_string(kind)
         number = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
         if not (text if role == "text" else number):
-            raise UserError(f"train.file {path}: column {name} holds {kind}, and is to be the {role}: set train.columns")
+            raise UserError(f"train.file {path}: column {name} holds {kind}, and should be the {role}: set train.columns")
     row = 0
     for batch in pq.ParquetFile(path).iter_batches(columns=list(names)):  # the file may be larger than memory
         for name in names:
@@ -115,7 +115,7 @@ def check_negatives(task: Task, stage: Stage) -> None:
         )
     made = {"train.candidates": stage.train.candidates, "train.negatives": stage.train.negatives != "given"}
     if others := [name for name, asked in made.items() if asked]:
-        raise UserError(f"{own} {others[0]} makes others: leave out the setting, or the columns")
+        raise UserError(f"{own} {others[0]} makes negatives of its own: leave out the setting, or the columns")
 
 
 def check_candidates(task: Task, stage: Stage) -> None:
@@ -148,7 +148,7 @@ def take_splits(task: Task, names: str) -> PairSet:
     for name in names.split("+"):
         if name in ("dev", "test"):
             instead = ': dev = "joined" is there for it' if name == "dev" else ""
-            raise UserError(f"{setting}: {name} is what models are judged by{instead}; to train on, there is: {known}")
+            raise UserError(f"{setting}: {name} is for evaluation{instead}; to train on, there is: {known}")
         if name in taken:
             raise UserError(f"{setting}: {name} is named twice; name each split once")
         if name != "train" and name not in task.extra:
@@ -175,7 +175,7 @@ def note_splits(task: Task, stages: Sequence[Stage]) -> list[str]:
         count = len(take_splits(task, names))
         left_out = sum(len(task.split(name)) for name in names.split("+")) - count
         notes.append(
-            f"train: {names}, {count:,} pairs; {left_out:,} left out that are there already, or whose left text is held out"
+            f"train: {names}, {count:,} pairs; {left_out:,} left out, as they are in train or their left text is in dev or test"
         )
     return notes
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from pairtune.data.lexical import Lexical
 from pairtune.data.pairs import PairSet
-from pairtune.data.splits import distinct, fold
+from pairtune.data.splits import distinct, single_spaces
 from pairtune.encoders.prompts import NO_PROMPTS, Prompts
 from pairtune.errors import UserError
 from pairtune.progress import track
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 
 FURTHER = 10  # candidates for each negative that is asked for, where some may be refused
 DEVICE_CELLS = 2**26  # similarities that are held at once on a device
+CELLS = 2**24  # scores by BM25 that are held at once
+SATURATION, LENGTH = 1.2, 0.75  # k1 and b of BM25, as Lucene has them
 
 Ranked = tuple[np.ndarray, np.ndarray]  # (Q, k) scores, falling, and places in the corpus, −1 where there is none
 Rescore = Callable[[Sequence[str], Sequence[str]], np.ndarray]
@@ -111,6 +112,55 @@ class Nearest:
         found = [(block.to(self.device) @ corpus).topk(count, dim=1) for block in track(blocks, "searching")]
         scores, places = (torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True))
         return scores, places
+
+
+class Lexical:
+    """Ranks a corpus for queries by BM25; words are runs of letters and digits, lower-cased."""
+
+    def __init__(self, queries: Sequence[str], corpus: Sequence[str]) -> None:
+        from scipy.sparse import csr_matrix
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        counter = CountVectorizer(token_pattern=r"\w+", dtype=np.float64)
+        try:
+            count = csr_matrix(counter.fit_transform(corpus))
+        except ValueError as problem:  # an empty vocabulary
+            raise UserError(
+                "no text of the corpus has a word of letters or digits, and BM25 compares words: "
+                "use an encoder instead, such as minilm"
+            ) from problem
+        self.queries = csr_matrix((counter.transform(queries) > 0).astype(np.float64))
+        self.weights = _weigh(count).T.tocsc()  # (words, C)
+
+    def rank(self, count: int) -> Ranked:
+        """The best texts; equal scores by place."""
+        texts = self.weights.shape[1]
+        count, block = min(count, texts), max(1, CELLS // texts)
+        found = []
+        for start in track(range(0, self.queries.shape[0], block), "searching by words"):
+            scores = (self.queries[start : start + block] @ self.weights).toarray()
+            places = np.argpartition(-scores, count - 1, axis=1)[:, :count]
+            places = np.sort(places, axis=1)
+            best = np.argsort(-np.take_along_axis(scores, places, 1), axis=1, kind="stable")
+            places = np.take_along_axis(places, best, 1)
+            found.append((np.take_along_axis(scores, places, 1), places))
+        return np.concatenate([scores for scores, _ in found]), np.concatenate([places for _, places in found])
+
+    def score(self, queries: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Their weights of the words that both have."""
+        return np.asarray(self.queries[queries].multiply(self.weights.T.tocsr()[places]).sum(axis=1)).ravel()
+
+
+def _weigh(count: Any) -> Any:
+    """The BM25 weight of each word in each text, (C, words), from how often it is there."""
+    texts = count.shape[0]
+    holding = np.asarray((count > 0).sum(axis=0)).ravel()
+    rarity = np.log(1 + (texts - holding + 0.5) / (holding + 0.5))
+    length = np.asarray(count.sum(axis=1)).ravel()
+    room = SATURATION * (1 - LENGTH + LENGTH * length / max(length.mean(), 1))
+    weighed = count.tocoo()
+    weighed.data = rarity[weighed.col] * weighed.data * (SATURATION + 1) / (weighed.data + room[weighed.row])
+    return weighed.tocsr()
 
 
 def mine_negatives(
@@ -205,9 +255,9 @@ def _candidates(
         answer_scores = rescore([queries[row] for row in owner.tolist()], [texts[place] for place in right.tolist()])
     answers.scores = np.split(answer_scores, np.cumsum([len(own) for own in answers.places])[:-1])
     scores = np.where(places < 0, -np.inf, scores).astype(np.float64)
-    folded = [fold(text) for text in texts]
+    folded = [single_spaces(text) for text in texts]
     for row, own in enumerate(answers.places):
-        itself = fold(queries[row])
+        itself = single_spaces(queries[row])
         scores[row, np.isin(places[row], own) | np.array([folded[place] == itself for place in places[row]])] = -np.inf
     bound = _bounds(answers, wanted)[:, None]
     below = scores < (-np.inf if wanted.lowest is None else wanted.lowest)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pairtune.data.pairs import PairSet, Task
-from pairtune.data.splits import distinct, share
+from pairtune.data.splits import distinct, hash_to_unit
 from pairtune.errors import UserError
 from pairtune.ordering.nearest import unit_rows
 from pairtune.progress import track
@@ -39,7 +39,7 @@ def logarithmic_negatives(
     positive = np.flatnonzero(pairs.positives(positive_above))
     if not len(positive):
         raise UserError("no pair is positive, so there is no anchor to draw negatives for")
-    rows, columns = _places(pairs.left, positive), _places(corpus, range(len(corpus)))
+    rows, columns = _places_of_texts(pairs.left, positive), _places_of_texts(corpus, range(len(corpus)))
     anchors = list(rows)
     drawn: list[tuple[str, str]] = []
     orders = _nearest_first(left_vectors[[rows[anchor][0] for anchor in anchors]], corpus_vectors)
@@ -99,7 +99,7 @@ def triplets(pairs: PairSet, positive_above: float, rng: np.random.Generator) ->
     return anchors, positives, negatives
 
 
-def _places(texts: Sequence[str], places: Iterable[int]) -> dict[str, list[int]]:
+def _places_of_texts(texts: Sequence[str], places: Iterable[int]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = defaultdict(list)
     for place in places:
         found[texts[place]].append(int(place))
@@ -178,7 +178,7 @@ def fill_queries(pairs: PairSet, count: int) -> PairSet:
     short = _short_queries(pairs, count)
     if not short:
         return pairs
-    pool = np.array(sorted(distinct(pairs.right), key=share), dtype=object)
+    pool = np.array(sorted(distinct(pairs.right), key=hash_to_unit), dtype=object)
     texts = [
         [text for text in nearest if text not in query.not_for_it][: query.lacks]
         for query, nearest in zip(short, _most_alike(short, pool), strict=True)

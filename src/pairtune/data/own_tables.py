@@ -14,7 +14,7 @@ import numpy as np
 from pairtune.data.collections import is_collection, read_collection
 from pairtune.data.files import read_lines
 from pairtune.data.formats import is_table, open_table, stem_of
-from pairtune.data.pairs import Kind, PairSet, Task
+from pairtune.data.pairs import SPLITS, Kind, PairSet, Task
 from pairtune.data.profile import check_kind, metrics_of, see_kind
 from pairtune.data.records import (
     Files,
@@ -27,13 +27,12 @@ from pairtune.data.records import (
     refuse_unused_grades,
 )
 from pairtune.data.roles import PEEK, Roles, find_roles, plain_name, refuse_labels_in_one, refuse_other_columns
-from pairtune.data.splits import distinct, fold, split_by_key
+from pairtune.data.splits import distinct, single_spaces, split_by_key
 from pairtune.data.table import Grades, Table, is_empty, rescale
 from pairtune.errors import UserError
 from pairtune.ordering.order import number_texts
 from pairtune.progress import say
 
-SPLITS = ("train", "dev", "test")
 NO_TEXTS = {"nan", "NaN", "NULL", "null", "None", "NA", "N/A", "#N/A"}
 IDS = re.compile(r"\s*(#?\d[\d.,:/-]*|[A-Za-z]{1,8}[-_#:]?\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})\s*")
 MOSTLY = 0.9
@@ -212,7 +211,7 @@ def _put_together(parts: Mapping[str, Records], roles: Roles, seed: int, origin:
 
 def _label(records: Records, roles: Roles, origin: str) -> tuple[PairSet, list[str]]:
     """All pairs with their labels, and what there is to say about these."""
-    query = [fold(text) for text in records.left]
+    query = [single_spaces(text) for text in records.left]
     if records.grade is None:
         said = "no labels: every pair is positive"
         return PairSet.of(records.left, records.right, query=query, negatives=records.negatives), [said]
@@ -285,7 +284,7 @@ def _make_task(pairs: PairSet, which: np.ndarray, kind: Kind | None, corpus: Fil
     elif corpus is not None:
         seen, reason = "retrieval", "a corpus is given to search in"
     if seen in ("classification", "regression") and len(np.unique(pairs.label)) < 2:
-        raise UserError(f"{origin}: a {seen} task needs labels of both kinds, and here all pairs are positive")
+        raise UserError(f"{origin}: a {seen} task needs labels of both kinds, and all pairs here are positive")
     texts = _read_corpus(corpus) if corpus is not None else ()
     parts = {name: _part(pairs.take(which == place), seen, texts) for place, name in enumerate(SPLITS)}
     for name, part in parts.items():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Kind = Literal["classification", "ranking", "regression", "retrieval"]
 MEAN = "mean"  # the main metric of several sources: the mean of theirs, which chooses the epoch
+SPLITS = ("train", "dev", "test")  # of every task; some have more
 ALIKE = ("classification", "regression")  # kinds whose two texts are of one sort, as a rule
 
 

@@ -185,7 +185,9 @@ def leave_out(table: Table, roles: Roles, grades: Grades, *, skip_empty: bool) -
 def choose_splits(table: Table, chosen: Mapping[str, str]) -> Table:
     """The records of the named splits alone, as train, dev and test. chosen: for each of these, its name in a dataset."""
     if table.splits is None:
-        raise UserError(f"{table.path}: --hub-split is about datasets with named splits, and this is none: leave it out")
+        raise UserError(
+            f"{table.path}: --hub-split works with datasets that have named splits, and this one has none: leave it out"
+        )
     known = list(dict.fromkeys(table.splits))
     if unknown := next((name for name in chosen.values() if name not in known), None):
         raise UserError(f"{table.path}: no split {unknown!r}; the splits are: {', '.join(known)}")

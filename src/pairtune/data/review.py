@@ -13,13 +13,12 @@ import numpy as np
 from scipy.stats import rankdata
 
 from pairtune.data.formats import open_table
-from pairtune.data.pairs import PairSet, Task
-from pairtune.data.splits import fold
+from pairtune.data.pairs import SPLITS, PairSet, Task
+from pairtune.data.splits import single_spaces
 from pairtune.data.table import parse_label
 from pairtune.errors import UserError
 
 HALF = 0.5  # of the pairs of the other kind; with grades, of all pairs between a pair and the place of its label
-SPLITS = ("train", "dev", "test")
 COLUMNS = ("left", "right", "label", "why", "correct")
 REMOVE = "remove"
 EXTREMES = {"yes": max, "true": max, "no": min, "false": min}
@@ -77,7 +76,7 @@ def find_suspects(pairs: PairSet, left: np.ndarray, right: np.ndarray, *, graded
 
     torn = find_contradictions([pairs], pair_keys(pairs), pairs.grade.tolist())[:most]
     found = [
-        Suspect(one.left, one.right, _number(one.grades[-1]), f"it has the labels {', '.join(map(_number, one.grades))}")
+        Suspect(one.left, one.right, _shortest(one.grades[-1]), f"it has the labels {', '.join(map(_shortest, one.grades))}")
         for one in torn
     ]
     unit = [unit_rows(vectors) for vectors in (left, right)]
@@ -87,7 +86,7 @@ def find_suspects(pairs: PairSet, left: np.ndarray, right: np.ndarray, *, graded
     for rival in rivals[:most]:
         both = pairs.left[rival.row], pairs.right[rival.other]
         why = f"closer ({rival.similarity:.2f}) than the right text {pairs.right[rival.row]!r} ({rival.own:.2f})"
-        found.append(Suspect(*both, _number(known[both]) if both in known else "", why))
+        found.append(Suspect(*both, _shortest(known[both]) if both in known else "", why))
     return list({(one.left, one.right): one for one in reversed(found)}.values())[::-1]
 
 
@@ -99,7 +98,7 @@ def _doubted(pairs: PairSet, score: np.ndarray, graded: bool, most: int) -> list
         Suspect(
             pairs.left[row],
             pairs.right[row],
-            _number(pairs.grade[row]),
+            _shortest(pairs.grade[row]),
             f"cosine {score[row]:.2f}: {100 * strength[row]:.0f} % {others}",
         )
         for row in rows
@@ -130,13 +129,13 @@ def apply_review(pairs: PairSet, splits: Sequence[str], path: Path) -> Reviewed:
     said = _read_review(path, pairs)
     rows: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row, both in enumerate(zip(pairs.left, pairs.right, strict=True)):
-        rows[fold(both[0]), fold(both[1])].append(row)
+        rows[single_spaces(both[0]), single_spaces(both[1])].append(row)
     grade: dict[int, float] = dict(enumerate(pairs.grade.tolist()))
     left, right, split = list(pairs.left), list(pairs.right), list(splits)
-    home = {fold(text): name for text, name in zip(left, split, strict=True)}
+    home = {single_spaces(text): name for text, name in zip(left, split, strict=True)}
     corrected = removed = added = 0
     for (one, other), answer in said.items():
-        mine = rows.get((fold(one), fold(other)), [])
+        mine = rows.get((single_spaces(one), single_spaces(other)), [])
         if answer is None:
             removed += len([grade.pop(row) for row in mine])
         elif mine:
@@ -144,7 +143,7 @@ def apply_review(pairs: PairSet, splits: Sequence[str], path: Path) -> Reviewed:
             grade |= dict.fromkeys(mine, answer)
         else:
             grade[len(left)], added = answer, added + 1
-            left, right, split = [*left, one], [*right, other], [*split, home.get(fold(one), "train")]
+            left, right, split = [*left, one], [*right, other], [*split, home.get(single_spaces(one), "train")]
     kept = sorted(grade)
     columns: dict[str, list[Any]] = {"left": [left[row] for row in kept], "right": [right[row] for row in kept]}
     columns["label"] = [int(grade[row]) if grade[row].is_integer() else round(grade[row], 6) for row in kept]
@@ -184,5 +183,5 @@ def _read_answer(text: str, low: float, high: float, where: Callable[[], str]) -
     return number
 
 
-def _number(value: float) -> str:
+def _shortest(value: float) -> str:
     return f"{value:g}"

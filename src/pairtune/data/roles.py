@@ -111,7 +111,7 @@ def find_roles(
     """
     sides = _find_sides(table.names, left, right) or _only_texts(table, left, right, {label, group, split})
     if sides is None:
-        raise UserError(_explain(table, left, right))
+        raise UserError(_explain_columns(table, left, right))
     if sides[0] == sides[1]:
         raise UserError(f"left and right are both column {sides[0]!r}; a pair needs two columns")
     named = split if split is not None else next((name for name in table.names if _names_splits(table, name)), None)
@@ -242,7 +242,7 @@ def _say_unused(table: Table, roles: Roles) -> Iterable[str]:
         yield f"not used: {'column' if len(names) == 1 else 'columns'} {shown}{more}"
 
 
-def _explain(table: Table, left: str | None, right: str | None) -> str:
+def _explain_columns(table: Table, left: str | None, right: str | None) -> str:
     others = [name for name in table.names if name not in (left, right)]
     names = sorted(others, key=lambda name: _unlike_texts(_peek(table, name)))
     headless = any(len(name.split()) > 3 or re.fullmatch(r"[\d.,+-]+", name) for name in table.names)

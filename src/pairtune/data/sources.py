@@ -24,10 +24,10 @@ def read_sources(recipe: Recipe) -> Task:
     names = [source.name for source in recipe.sources]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"recipe {recipe.name}: two sources are called {twice!r}; give each a name of its own")
-    return join_tasks({source.name: _read(source) for source in recipe.sources})
+    return join_tasks({source.name: _read_source(source) for source in recipe.sources})
 
 
-def _read(source: Source) -> Task:
+def _read_source(source: Source) -> Task:
     return read_pairs(
         list(source.data),
         list(source.dev) or None,
@@ -48,7 +48,7 @@ def _read(source: Source) -> Task:
 
 def join_tasks(sources: Mapping[str, Task]) -> Task:
     """All pairs, for counting and for batches that mix them; and the tasks that they come from, which are scored."""
-    train, dev, test = (_join([task.split(split) for task in sources.values()]) for split in ("train", "dev", "test"))
+    train, dev, test = (_join_pairs([task.split(split) for task in sources.values()]) for split in ("train", "dev", "test"))
     metrics = (MEAN, *(f"{name} {metric}" for name, task in sources.items() for metric in task.metrics))
     notes = tuple(f"{name}: {note}" for name, task in sources.items() for note in task.notes)
     kinds = {task.kind for task in sources.values()}
@@ -66,7 +66,7 @@ def without_test(task: Task) -> Task:
     return change_each(task, lambda one: replace(one, test=one.dev, extra={}))
 
 
-def _join(parts: Sequence[PairSet]) -> PairSet:
+def _join_pairs(parts: Sequence[PairSet]) -> PairSet:
     """The pairs alone: neither negatives nor a corpus, which are not the same everywhere."""
     left, right = ([text for part in parts for text in getattr(part, side)] for side in ("left", "right"))
     label, query, grade = (np.concatenate([getattr(part, name) for part in parts]) for name in ("label", "query", "grade"))
@@ -78,12 +78,12 @@ def check_sources(task: Task, recipe: Recipe) -> None:
     if not task.sources:
         return
     if recipe.dev != "given" or recipe.dev_candidates:
-        raise UserError("several sources are scored as they are: leave out dev and dev_candidates")
+        raise UserError("dev and dev_candidates work with one dataset only, and this recipe has several sources: leave them out")
     if recipe.mark_sides:
-        raise UserError("mark_sides marks the texts of one dataset: give prompts to the sources instead")
+        raise UserError("mark_sides works with one dataset only, and this recipe has several sources: give them prompts instead")
     for stage in recipe.stages:
         if stage.train.file:
-            raise UserError("train.file is about one dataset: leave it out with several sources")
+            raise UserError("train.file works with one dataset only, and this recipe has several sources: leave it out")
         mined = {stage_of(recipe, stage, name).train.negatives for name in task.sources}
         if stage.train.negatives == "mined" and "mined" not in mined:
             raise UserError('train.negatives = "mined": no source has a loss that can use them: take bsc or combo')

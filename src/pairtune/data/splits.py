@@ -64,10 +64,10 @@ class TaskInfo:
         return self.metrics[0]
 
 
-def fold(text: str) -> str:
+def single_spaces(text: str) -> str:
     """The text with every run of white space made one space.
 
-    >>> fold("  a\\tb  c ")
+    >>> single_spaces("  a\\tb  c ")
     'a b c'
     """
     if text.isprintable() and "  " not in text and text[:1] != " " != text[-1:]:  # other white space than blanks is not printable
@@ -75,19 +75,19 @@ def fold(text: str) -> str:
     return " ".join(text.split())
 
 
-def share(key: str) -> float:
+def hash_to_unit(key: str) -> float:
     """A number in [0, 1) that depends on the key alone: the same on every machine, in every version of Python."""
-    return float(shares([key])[0])
+    return float(hash_each([key])[0])
 
 
-def shares(keys: Iterable[str]) -> np.ndarray:
-    """The `share` of each key, (N,)."""
+def hash_each(keys: Iterable[str]) -> np.ndarray:
+    """The `hash_to_unit` of each key, (N,)."""
     return np.frombuffer(b"".join([hashlib.sha256(key.encode()).digest()[:8] for key in keys]), ">u8") / 2**64
 
 
 def in_tenth(keys: Sequence[str]) -> np.ndarray:
     """(N,) bool: the rows that make a dev set of a tenth of the distinct keys, so that no key is on both sides."""
-    by_hash = sorted(set(keys), key=share)
+    by_hash = sorted(set(keys), key=hash_to_unit)
     chosen = set(by_hash[: max(1, len(by_hash) // 10)])
     return np.array([key in chosen for key in keys], dtype=bool)
 
@@ -159,7 +159,7 @@ def rotate_dev(task: Task, seed: int) -> Task:
             f'task {task.name}: dev = "rotating": tenth {part + 1} of {len(both)} pairs, which fall into {len(set(groups))} '
             f'groups that share no text or query, {found}: take another seed, or dev = "given"'
         )
-    note = f"dev: tenth {part + 1} of train and dev together, {len(dev)} of {len(both)} pairs, another one for each seed"
+    note = f"dev: tenth {part + 1} of train and dev together, {len(dev)} of {len(both)} pairs; each seed takes another tenth"
     others = (said for said in task.notes if not said.startswith("dev:"))
     return replace(task, train=train, dev=dev, notes=(*others, note))
 
@@ -168,9 +168,9 @@ def join_dev(task: Task) -> Task:
     """The task with the pairs of dev among those of train, for a recipe that is already chosen."""
     if task.kind == "classification":
         raise UserError(
-            f'task {task.name}: dev = "joined" would train on the pairs by which F1 chooses its threshold: set dev = "given"'
+            f'task {task.name}: dev = "joined" would train on the pairs that choose the threshold of F1: set dev = "given"'
         )
-    note = f"dev: its {len(task.dev)} pairs are trained on too, so the scores on it say nothing about others"
+    note = f"dev: its {len(task.dev)} pairs are in the training set too, so scores on dev say nothing about new pairs"
     others = (said for said in task.notes if not said.startswith("dev:"))
     return replace(task, train=join(task.train, task.dev), notes=(*others, note))
 
@@ -194,7 +194,7 @@ def number_parts(groups: Sequence[str]) -> np.ndarray:
     """(N,) from 0 to 9: groups in an order that their names alone decide, cut into parts of about equally many pairs."""
     begins: dict[str, int] = {}
     begin = 0
-    for name, size in sorted(Counter(groups).items(), key=lambda item: share(item[0])):
+    for name, size in sorted(Counter(groups).items(), key=lambda item: hash_to_unit(item[0])):
         begins[name] = begin
         begin += size
     return np.array([begins[name] * PARTS // len(groups) for name in groups])
@@ -206,13 +206,13 @@ def split_by_left(left: Sequence[str], seed: int, origin: str = "the data") -> n
     From 100 distinct left texts on, each falls where its own hash says; fewer are cut by the order of their hashes,
     so that dev and test each get a tenth for sure.
     """
-    return split_by_key([fold(text) for text in left], seed, origin)
+    return split_by_key([single_spaces(text) for text in left], seed, origin)
 
 
 def split_by_key(keys: Sequence[str], seed: int, origin: str, what: str = "left texts") -> np.ndarray:
     """`split_by_left` by names that need no folding. what: they are, in words."""
     names, row = number_texts(keys)
-    at = shares(f"{seed}\n{key}" for key in names)
+    at = hash_each(f"{seed}\n{key}" for key in names)
     if len(at) < FEWEST_LEFT:
         raise UserError(
             f"{origin}: {len(at)} different {what}, by which train, dev and test are split: give at least {FEWEST_LEFT}, "

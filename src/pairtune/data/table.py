@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pairtune.errors import UserError
+from pairtune.runs.evidence import shorten
 
 Grades = Mapping[str, float | None]  # what a label is worth, by how it is written; None: its pairs are left out
 
@@ -185,20 +186,11 @@ def _worth_of(word: str, grades: Grades) -> str:
 def _check_text(value: Any, name: str, where: str) -> None:
     if not isinstance(value, str):
         cure = "; write one record for each pair of texts" if isinstance(value, (list, dict)) else ""
-        raise UserError(f"{where}: column {name!r} holds {_shorten(repr(value))}, expected a text{cure}")
+        raise UserError(f"{where}: column {name!r} holds {shorten(repr(value), 60)}, expected a text{cure}")
     try:
         value.encode()
     except UnicodeEncodeError as problem:
-        raise UserError(f"{where}: column {name!r} holds half of a surrogate pair, no text") from problem
-
-
-def _shorten(shown: str, most: int = 60) -> str:
-    """The beginning of what may be long.
-
-    >>> _shorten("abcdef", 3)
-    'abc…'
-    """
-    return shown if len(shown) <= most else f"{shown[:most]}…"
+        raise UserError(f"{where}: column {name!r} holds half of a surrogate pair, which is not text") from problem
 
 
 def _hint(names: Sequence[str], name: str) -> str:

@@ -42,9 +42,7 @@ def check_safetensors(path: Path) -> None:
         with safe_open(path, "numpy"):  # reads the header, and holds it against the size of the file
             pass
     except (SafetensorError, OSError) as problem:
-        raise UserError(
-            f"{path} is damaged ({problem}): it was not copied or downloaded to its end, or is no safetensors file; get it again"
-        ) from problem
+        raise UserError(f"{path} is damaged, or is not a safetensors file ({problem}): copy or download it again") from problem
 
 
 def check_loaded(name: str, folder: Path, model: SentenceTransformer) -> None:
@@ -66,7 +64,7 @@ def check_vector(name: str, model: SentenceTransformer) -> None:
         found = model.encode(["a text"], show_progress_bar=False, normalize_embeddings=False)
     except Exception as problem:  # whatever modules that do not go together stumble over
         raise UserError(
-            f"encoder {name!r}: its modules do not go together ({type(problem).__name__}: {first_line(problem)}): modules.json "
+            f"encoder {name!r}: its modules do not fit together ({type(problem).__name__}: {first_line(problem)}): modules.json "
             f"or the config of a module is not of this model. Copy the whole folder again"
         ) from problem
     if not all(isinstance(prompt, str) for prompt in model.prompts.values()):

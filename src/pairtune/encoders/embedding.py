@@ -167,7 +167,7 @@ def check_numbers(vectors: Tensor) -> None:
     lost = int((~torch.isfinite(vectors).all(dim=1)).sum())
     if lost:
         raise UserError(
-            f"the encoder gives no finite numbers for {lost:,} of {len(vectors):,} texts: its weights are damaged, or its "
+            f"the embeddings of {lost:,} of {len(vectors):,} texts have NaN or infinite values: the weights are damaged, or the "
             f"training diverged. Get the model again, or train it with a lower train.learning_rate"
         )
 

@@ -64,7 +64,7 @@ def export_model(name: str, out: Path, runtime: Runtime, dimension: int | None =
     expected = encode(load_encoder(name, device="cpu", dimension=dimension), SAMPLES)
     try:
         with whole_folder(out) as aside:
-            found = _write_onnx(name, aside, dimension) if runtime == "onnx" else _write(name, aside, runtime, dimension)
+            found = _write_onnx(name, aside, dimension) if runtime == "onnx" else _save_by_host(name, aside, runtime, dimension)
             lowest = float(np.einsum("ij,ij->i", expected, found).min())
             if not lowest >= LOWEST_COSINE:
                 raise UserError(
@@ -72,11 +72,11 @@ def export_model(name: str, out: Path, runtime: Runtime, dimension: int | None =
                     f"try another version of {' or '.join(PACKAGES[runtime])}"
                 )
     except ImportError as problem:
-        raise UserError(f"the packages for {runtime} do not go together ({problem}): {INSTALL[runtime]}") from problem
+        raise UserError(f"the packages for {runtime} do not fit together ({problem}): {INSTALL[runtime]}") from problem
     return lowest
 
 
-def _write(name: str, folder: Path, runtime: Literal["torch", "openvino"], dimension: int | None) -> np.ndarray:
+def _save_by_host(name: str, folder: Path, runtime: Literal["torch", "openvino"], dimension: int | None) -> np.ndarray:
     """Through the host, whose `SentenceTransformer(folder, backend=runtime)` loads it; the vectors of the sample texts."""
     from sentence_transformers import SentenceTransformer
 
@@ -185,7 +185,7 @@ def run_on_openvino(model: SentenceTransformer, lowest_cosine: float = LOWEST_BF
         first.model = OnOpenVINO(first.model, {name: features[name] for name in names})
     except RuntimeError as problem:
         reason = str(problem).strip().splitlines()[0]
-        raise UserError(f"OpenVINO cannot take over this encoder ({reason}): encode without --openvino") from problem
+        raise UserError(f"OpenVINO cannot run this encoder ({reason}): encode without --openvino") from problem
     lowest = float(np.einsum("ij,ij->i", expected, encode(model, SAMPLES)).min())
     if not lowest >= lowest_cosine:
         raise UserError(
@@ -233,7 +233,7 @@ def compile_encoder(encoder: nn.Module, inputs: dict[str, Tensor]) -> Any:
     core = openvino.Core()
     has_bfloat16 = "BF16" in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     if not has_bfloat16:
-        say("this processor has no bfloat16: OpenVINO computes in float32, which is less of a gain")
+        say("this processor has no bfloat16: OpenVINO computes in float32, which is not as fast")
     options = {
         "INFERENCE_PRECISION_HINT": "bf16" if has_bfloat16 else "f32",
         "INFERENCE_NUM_THREADS": torch.get_num_threads(),

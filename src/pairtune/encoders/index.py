@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from pairtune.encoders.embedding import encode
 from pairtune.encoders.prompts import NO_PROMPTS, Prompts
 from pairtune.progress import say
+from pairtune.runs.folder import whole_file
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -85,13 +85,8 @@ def write_index(folder: Path, key: dict[str, str], index: Index) -> None:
     stored = faiss.serialize_index(index.faiss).tobytes()
     sealed = json.dumps({**key, "sha256": hashlib.sha256(stored).hexdigest()})
     for name, content in (("vectors.faiss", stored), ("key.json", sealed.encode())):
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{name}.", suffix=".part", delete=False) as aside:
-            pass
-        try:
-            Path(aside.name).write_bytes(content)
-            Path(aside.name).replace(folder / name)
-        finally:
-            Path(aside.name).unlink(missing_ok=True)  # there only where one of them failed
+        with whole_file(folder / name, shared=True) as aside:
+            aside.write_bytes(content)
 
 
 UNREAD = {
@@ -123,7 +118,7 @@ def describe_model(model: SentenceTransformer) -> dict[str, Any]:
     """All but the weights."""
     config = getattr(getattr(model[0], "auto_model", None), "config", None)
     return {
-        "modules": [(type(module).__qualname__, _settings(module)) for module in model],
+        "modules": [(type(module).__qualname__, _module_settings(module)) for module in model],
         "transformer": {} if config is None else {key: value for key, value in config.to_dict().items() if key not in UNREAD},
         "tokenizer": describe_tokenizer(model.tokenizer),
         "prompts": model.prompts,
@@ -141,7 +136,7 @@ def describe_tokenizer(tokenizer: Any) -> Any:
     return {key: value for key, value in json.loads(backend.to_str()).items() if key not in SET_BY_CALLS}
 
 
-def _settings(module: Any) -> dict[str, Any]:
+def _module_settings(module: Any) -> dict[str, Any]:
     return module.get_config_dict() if hasattr(module, "get_config_dict") else {}
 
 

@@ -113,7 +113,7 @@ def load_encoder(
     transformers.utils.logging.disable_progress_bar()
     path = find_encoder(name)
     if (Path(path) / "model" / "modules.json").exists() and not (Path(path) / "modules.json").exists():
-        raise UserError(f"{path} is the folder of a run: its model is {Path(path) / 'model'}")
+        raise UserError(f"{path} is the folder of a run: give its model, {Path(path) / 'model'}")
     if not Path(path).exists() and (path.startswith((".", "/", "~")) or path.count("/") > 1):
         raise UserError(f"encoder {name!r} could not be loaded: there is no such folder")
     offline = not Path(path).exists() and not reaches_hub()

@@ -40,7 +40,7 @@ def shuffle_with_duckdb(job: ShuffleJob) -> dict[str, int]:
             _form_groups(database, keys, job)
             if job.rows_only:
                 query = "SELECT row FROM groups ORDER BY group_id, row"
-                _write(database, query, scratch / "result", f"writing {source.rows:,} row numbers")
+                _write_file(database, query, scratch / "result", f"writing {source.rows:,} row numbers")
             else:
                 _write_rows(database, source, scratch / "result")
             columns = count_columns(job.group_size)
@@ -52,7 +52,7 @@ def write_words(source: ParquetFiles, column: str, reading: Reading, scratch: Pa
     """Tokenize once: a Parquet file `result` with the words of every row, in the rows' order."""
     query = f"SELECT words FROM ({words_query(DUCKDB, _rows(source, column), reading)})"
     with _connected(scratch, memory) as database:
-        _write(database, query, scratch / "result", f"reading the words of {source.rows:,} rows", make_stamp(source))
+        _write_file(database, query, scratch / "result", f"reading the words of {source.rows:,} rows", make_stamp(source))
 
 
 @contextmanager
@@ -77,19 +77,19 @@ def _form_groups(database: duckdb.DuckDBPyConnection, keys: Keys, job: ShuffleJo
 
 def _write_rows(database: duckdb.DuckDBPyConnection, source: ParquetFiles, result: Path) -> None:
     """All columns of the source, in the order of the groups, with the types and the metadata that they had."""
-    joined = f"{_files(source)} AS source JOIN groups ON {_row(source)} = groups.row"
+    joined = f"{_files(source)} AS source JOIN groups ON {_row_number(source)} = groups.row"
     metadata = pq.read_metadata(source.files[0]).metadata or {}
     kept = {key: value for key, value in metadata.items() if key != STAMP}
     query = f"SELECT source.* FROM {joined} ORDER BY group_id, groups.row"
     group = max(2048, min(ROW_GROUP_ROWS, ROW_GROUP_BYTES * source.rows // max(1, source.size)))
-    _write(database, query, result, f"writing {source.rows:,} rows", kept, group)
+    _write_file(database, query, result, f"writing {source.rows:,} rows", kept, group)
     written = pq.read_schema(result)
     for field in source.schema:
         if written.field(field.name).type != field.type:
             say(f"column {field.name} was {field.type} and is written as {written.field(field.name).type}")
 
 
-def _write(
+def _write_file(
     database: duckdb.DuckDBPyConnection,
     query: str,
     result: Path,
@@ -109,14 +109,14 @@ def _write(
 def _rows(source: ParquetFiles, column: str | None) -> str:
     """The relation (row, value): each row's number, and what stands in the column."""
     value = "NULL" if column is None else '"' + column.replace('"', '""') + '"'
-    return f"SELECT {_row(source)} AS row, {value} AS value FROM {_files(source)}"
+    return f"SELECT {_row_number(source)} AS row, {value} AS value FROM {_files(source)}"
 
 
 def _files(source: ParquetFiles) -> str:
     return f"read_parquet([{', '.join(map(_quoted, source.files))}], hive_partitioning = false)"
 
 
-def _row(source: ParquetFiles) -> str:
+def _row_number(source: ParquetFiles) -> str:
     if len(source.files) == 1:
         return "file_row_number"
     return f"(list_extract({source.offsets}::BIGINT[], CAST(file_index AS BIGINT) + 1) + file_row_number)"

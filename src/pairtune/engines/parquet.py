@@ -55,7 +55,7 @@ def open_source(name: str) -> ParquetFiles:
 
     if not name.strip():  # it would be the folder that we are in
         raise UserError("the input has no name: give a Parquet file, a folder or a glob")
-    files = _find(name)
+    files = _find_parquet(name)
     counts, schemas, size = [], [], 0
     for file in files:
         try:
@@ -73,7 +73,7 @@ def open_source(name: str) -> ParquetFiles:
     return ParquetFiles(name, tuple(files), tuple(counts), schemas[0], size)
 
 
-def _find(name: str) -> list[str]:
+def _find_parquet(name: str) -> list[str]:
     if "://" in name:
         raise UserError(f"{name}: DuckDB reads local files here; for files elsewhere use engine spark")
     path = Path(name)
@@ -110,7 +110,7 @@ def written_aside(target: str, source: str, overwrite: bool, *, read: Sequence[s
     final = Path(target).absolute()
     _refuse_target(final, source, overwrite)
     if any(final.exists() and final.samefile(file) for file in read):
-        raise UserError(f"{final} is what is read, and its rows would be lost: choose another output")
+        raise UserError(f"{final} is the input, and its rows would be lost: choose another output")
     _sweep(final)
     try:
         scratch = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
@@ -138,7 +138,7 @@ def _refuse_target(final: Path, source: str, overwrite: bool) -> None:
     if final.exists() and not overwrite:
         raise UserError(f"{final} is there already: choose another output, or allow it to be overwritten")
     if final.is_dir() and any(final.iterdir()) and not _is_ours(final):
-        raise UserError(f"{final} is a folder with more in it than what a shuffle wrote, and is not overwritten: choose another")
+        raise UserError(f"{final} is a folder with files that no shuffle wrote, and is not overwritten: choose another output")
     if Path(source).is_dir() and Path(source).absolute() in final.parents:
         raise UserError(f"{final} lies in the input folder {source}: it would be read as input the next time; choose another")
 

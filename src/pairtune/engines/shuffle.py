@@ -157,7 +157,7 @@ def _check_stamp(prepared: ParquetFiles, source: ParquetFiles) -> None:
     made = json.loads(stamp)
     if made["files"] != source.stamp:
         raise UserError(
-            f"{prepared.name} was prepared from {made['source']}; {source.name} is not that, or has changed: prepare again"
+            f"{prepared.name} was prepared from {made['source']}; {source.name} is another file, or has changed: prepare it again"
         )
 
 
@@ -213,7 +213,7 @@ def _log(job: ShuffleJob, report: ShuffleReport) -> None:
     elif job.group_size > 1 and report.alone > MOSTLY_ALONE * report.rows:
         texts = "; if the column holds texts, shuffle by words" if job.by == "clusters" else ""
         advice = "use shingle = 1" if job.shingle > 1 else f"shuffle by something that more rows share{texts}"
-        say(f"most rows share nothing with another, and the order is nearly random: {advice}")
+        say(f"most rows share nothing with any other row, so the order is nearly random: {advice}")
 
 
 def prepare(

@@ -38,7 +38,7 @@ ROW, GROUP, FILE, OFFSET = "pairtune_row", "pairtune_group", "pairtune_file", "p
 
 
 @dataclass(frozen=True)
-class Sizes:
+class PartSizes:
     """How the output is cut. part_rows: at most, for each part file; small_part_rows: fewer are not worth a task of their own.
 
     broadcast_rows: so many numbers of rows and groups are sent to every task sooner than all columns are shuffled.
@@ -49,9 +49,9 @@ class Sizes:
     broadcast_rows: int = 2_000_000
 
 
-def shuffle_with_spark(job: ShuffleJob, sizes: Sizes | None = None) -> dict[str, int]:
+def shuffle_with_spark(job: ShuffleJob, sizes: PartSizes | None = None) -> dict[str, int]:
     """As on DuckDB, into a folder of part files; addresses with a scheme (hdfs://, s3a://) are Spark's own to read and write."""
-    sizes = sizes or Sizes()
+    sizes = sizes or PartSizes()
     if "://" in job.source or "://" in job.target:
         with _session(job, None) as spark:
             return _shuffle_elsewhere(spark, job, sizes)
@@ -59,23 +59,25 @@ def shuffle_with_spark(job: ShuffleJob, sizes: Sizes | None = None) -> dict[str,
     keys = keys_of(job, source)
     _refuse_vectors(keys)
     with written_aside(job.target, job.source, job.overwrite) as scratch, _session(job, scratch) as spark:
-        rows, total = _read(spark, [_literally(file) for file in source.files])
-        values = rows if keys.source is source else _read(spark, [_literally(file) for file in keys.source.files])[0]
-        counts = _write(rows, _group(spark, values, keys, job), total, job, sizes, str(scratch / "result"))
+        rows, total = _read_rows(spark, [_literally(file) for file in source.files])
+        values = rows if keys.source is source else _read_rows(spark, [_literally(file) for file in keys.source.files])[0]
+        counts = _write_files(rows, _group(spark, values, keys, job), total, job, sizes, str(scratch / "result"))
     say(f"{job.target} is a folder of part files, in order by name")
     return counts
 
 
-def _shuffle_elsewhere(spark: SparkSession, job: ShuffleJob, sizes: Sizes) -> dict[str, int]:
+def _shuffle_elsewhere(spark: SparkSession, job: ShuffleJob, sizes: PartSizes) -> dict[str, int]:
     """Only Spark sees these files: it tells the columns, and its commit protocol keeps half an output apart from a whole one."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     if job.prepared is not None:
-        raise UserError(f"a prepared file goes with local files, not with {job.source}: give a column, a list of words will do")
-    rows, total = _read(spark, [job.source])
+        raise UserError(
+            f"a prepared file works with local files only, not with {job.source}: give a column, which may hold lists of words"
+        )
+    rows, total = _read_rows(spark, [job.source])
     keys = keys_of(job, ParquetFiles(job.source, (), (), to_arrow_schema(rows.drop(ROW).schema)))
     _refuse_vectors(keys)
-    return _write(rows, _group(spark, rows, keys, job), total, job, sizes, job.target)
+    return _write_files(rows, _group(spark, rows, keys, job), total, job, sizes, job.target)
 
 
 def _refuse_vectors(keys: Keys) -> None:
@@ -110,13 +112,13 @@ def _start(job: ShuffleJob, scratch: Path | None) -> SparkSession:
 
     say("starting Spark")
     with warnings.catch_warnings(action="ignore", category=FutureWarning):  # about pandas, which is not used
-        spark = SparkSession.builder.config(map=_settings(job, scratch)).getOrCreate()
+        spark = SparkSession.builder.config(map=_session_settings(job, scratch)).getOrCreate()
     if str(spark.sparkContext.master).startswith("local"):
         spark.conf.set("spark.sql.shuffle.partitions", 8 * spark.sparkContext.defaultParallelism)
     return spark
 
 
-def _settings(job: ShuffleJob, scratch: Path | None) -> dict[str, Any]:
+def _session_settings(job: ShuffleJob, scratch: Path | None) -> dict[str, Any]:
     settings: dict[str, Any] = dict(SETTINGS) if job.master is None else SETTINGS | {"spark.master": job.master}
     memory = memory_bytes(job.memory)
     if memory is not None:
@@ -128,7 +130,7 @@ def _settings(job: ShuffleJob, scratch: Path | None) -> dict[str, Any]:
     return settings
 
 
-def _read(spark: SparkSession, paths: Sequence[str]) -> tuple[DataFrame, int]:
+def _read_rows(spark: SparkSession, paths: Sequence[str]) -> tuple[DataFrame, int]:
     """All columns and the row's number, and how many rows there are.
 
     A row's number is its place in its file, which Parquet knows, after all the files before it by name: exact, and
@@ -163,7 +165,9 @@ def _group(spark: SparkSession, values: DataFrame, keys: Keys, job: ShuffleJob) 
     return groups
 
 
-def _write(rows: DataFrame, groups: DataFrame, total: int, job: ShuffleJob, sizes: Sizes, result: str) -> dict[str, int]:
+def _write_files(
+    rows: DataFrame, groups: DataFrame, total: int, job: ShuffleJob, sizes: PartSizes, result: str
+) -> dict[str, int]:
     """Wide: join the columns, and write part files by ranges of the group, each sorted, and so all together.
 
     A group's number is uniform in 60 bits, so its highest bits say to which part it goes; Spark's own ORDER BY would

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class VectorBatches:
     """How much is done at a time. per_centroid: vectors that place it. exact_rows: so many are all compared, in seconds."""
 
     batch: int = 8192
@@ -52,10 +52,10 @@ def write_vector_words(
     memory: str | None,
     clusters: int = 0,
     neighbors: int = 8,
-    sizes: Sizes | None = None,
+    sizes: VectorBatches | None = None,
 ) -> None:
     """A prepared file from a column of vectors, compared by cosine: what `prepare` writes for clusters and neighbors."""
-    rows, sizes = source.rows, sizes or Sizes()
+    rows, sizes = source.rows, sizes or VectorBatches()
     if by == "clusters":
         find = _nearest_centroid(source, column, clusters or max(1, round(rows**0.5)), seed, sizes)
     else:
@@ -70,7 +70,7 @@ def write_vector_words(
             writer.write_table(pa.table([pa.ListArray.from_arrays(offsets, ids)], schema=schema))
 
 
-def _nearest_centroid(source: ParquetFiles, column: str, clusters: int, seed: int, sizes: Sizes) -> Find:
+def _nearest_centroid(source: ParquetFiles, column: str, clusters: int, seed: int, sizes: VectorBatches) -> Find:
     """k-means on a sample; the cost grows with the sample, not with the file."""
     sample = _sample(source, column, sizes.per_centroid * clusters, seed, sizes.batch)
     clusters = min(clusters, len(sample))
@@ -79,7 +79,7 @@ def _nearest_centroid(source: ParquetFiles, column: str, clusters: int, seed: in
     return lambda vectors: centroids.index.search(vectors, 1)[1]
 
 
-def _nearest_rows(source: ParquetFiles, column: str, neighbors: int, seed: int, memory: str | None, sizes: Sizes) -> Find:
+def _nearest_rows(source: ParquetFiles, column: str, neighbors: int, seed: int, memory: str | None, sizes: VectorBatches) -> Find:
     """Each row and its nearest others: exact for few rows, otherwise in the nearest of many lists, and how near that is."""
     sample = _sample(source, column, sizes.per_centroid * count_lists(source.rows), seed, sizes.batch)
     index = _empty_index(source, sample, memory, sizes.exact_rows)

@@ -187,7 +187,7 @@ class CapturedSteps:
             random.graphsafe_set_state(before)  # a capture that fails leaves it waiting for the capture's end, and dropout fails
             if self.halves is not None:
                 self.halves.forget()
-            say(f"this step cannot be captured ({str(problem).splitlines()[0]}): going on without, more slowly")
+            say(f"this step cannot be captured as a CUDA graph ({str(problem).splitlines()[0]}): training goes on, more slowly")
             return None
         return Graph(graph, batch, loss, embeddings)
 

@@ -66,7 +66,7 @@ class Scored:
         grade = self.gold.grade if len(np.unique(self.gold.grade)) > 2 else self.positive.astype(np.float32)
         highest = float(np.abs(grade).max())
         if highest > HIGHEST_GRADE:
-            raise UserError(f"grades go up to {highest:g}: give at most {HIGHEST_GRADE:,}; nDCG does not mind their scale")
+            raise UserError(f"grades go up to {highest:g}: give at most {HIGHEST_GRADE:,}; nDCG is the same on any scale")
         if np.array_equal(grade, np.round(grade)):
             return grade.astype(np.int64)
         digits = 3 - min(0, math.floor(math.log10(highest)))  # three that count, also of grades that are all near 0
@@ -82,7 +82,7 @@ class Metric:
     whole: Callable[[Scored], float] | None = None
 
 
-def _ranked(name: str) -> Callable[[Scored, int], np.ndarray]:
+def _by_rank(name: str) -> Callable[[Scored, int], np.ndarray]:
     def per_query(scored: Scored, cut: int) -> np.ndarray:
         gain = scored.gains() if name == "nDCG" else scored.positive.astype(np.int64)
         return rank_by_query(name, cut, scored.gold.query, gain, scored.scores)
@@ -105,13 +105,13 @@ def _f1_at_best(scored: Scored) -> float:
 
 
 METRICS = {
-    "MAP": Metric("mean average precision over all queries", per_item=_ranked("MAP")),
-    "MRR": Metric("mean reciprocal rank of the first positive", per_item=_ranked("MRR")),
-    "MRR@k": Metric("mean reciprocal rank of the first positive, 0 where it is not among the first k", per_item=_ranked("MRR")),
-    "Recall@k": Metric("share of the positives that are among the first k", per_item=_ranked("Recall")),
-    "P@k": Metric("share of positives among the first k", per_item=_ranked("P")),
+    "MAP": Metric("mean average precision over all queries", per_item=_by_rank("MAP")),
+    "MRR": Metric("mean reciprocal rank of the first positive", per_item=_by_rank("MRR")),
+    "MRR@k": Metric("mean reciprocal rank of the first positive, 0 where it is not among the first k", per_item=_by_rank("MRR")),
+    "Recall@k": Metric("share of the positives that are among the first k", per_item=_by_rank("Recall")),
+    "P@k": Metric("share of positives among the first k", per_item=_by_rank("P")),
     "nDCG@k": Metric(
-        "discounted gain of the first k against the ideal order, gains linear in the grade", per_item=_ranked("nDCG")
+        "discounted gain of the first k against the ideal order, gains linear in the grade", per_item=_by_rank("nDCG")
     ),
     "HP@k": Metric("share of queries with a positive among the first k (HasPositives@k)", per_item=_has_positive),
     "F1": Metric("F1 at the threshold chosen on dev", whole=_f1_at_threshold),

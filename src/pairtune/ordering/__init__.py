@@ -51,15 +51,15 @@ def check_controls(settings: OrderSettings) -> None:
         if value != OrderSettings.model_fields[name].default and name not in ORDERINGS[settings.by].controls:
             heeding = ", ".join(by for by, ordering in ORDERINGS.items() if name in ordering.controls)
             raise UserError(
-                f"order.{name} is {value!r}, but the order by {settings.by!r} does not look at it: "
+                f"order.{name} is {value!r}, but the order by {settings.by!r} does not use it: "
                 f"leave it out, or take one of: {heeding}"
             )
     if settings.margin is not None and settings.distance != "cosine":
         raise UserError('order.margin compares cosines: leave it out, or set order.distance = "cosine"')
     if settings.by == "examples" and settings.skip_nearest >= settings.neighbors:
         raise UserError(
-            f"order.skip_nearest is {settings.skip_nearest}, but only the {settings.neighbors} nearest are looked at, "
-            f"so that every pair would stand alone: raise order.neighbors, or skip fewer"
+            f"order.skip_nearest is {settings.skip_nearest}, but order.neighbors is {settings.neighbors}: "
+            f"no neighbor would be left. Raise order.neighbors, or skip fewer"
         )
 
 
@@ -72,14 +72,14 @@ def note_limits(side: Side, settings: OrderSettings) -> list[str]:
     if settings.group > count:
         notes.append(f"order.group is {settings.group}, but there are only {count} pairs: a group holds all of them at most")
     if settings.by == "examples" and settings.neighbors > count - 1:
-        notes.append(f"order.neighbors is {settings.neighbors}, but a pair has only {count - 1} others: all are looked at")
+        notes.append(f"order.neighbors is {settings.neighbors}, but there are only {count - 1} other pairs: all are considered")
     if settings.by == "clusters" and settings.clusters > len(side.texts):
         notes.append(
             f"order.clusters is {settings.clusters}, but there are only {len(side.texts)} distinct texts: as many clusters"
         )
     if count > 1 and len(side.texts) == 1:
         notes.append(
-            f"all {count} {settings.side} texts are identical: nothing tells the pairs apart, and their order is random; "
+            f"all {count} {settings.side} texts are identical: no pair is nearer than another, so the order is random; "
             f"order.side = {'right' if settings.side == 'left' else 'left'!r} may be what you want"
         )
     return notes

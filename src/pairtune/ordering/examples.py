@@ -80,7 +80,7 @@ def gather_groups(
             taken = [{key[anchor]} for key in keys]
             before, there = len(result), {counted[anchor]} if counted else set()
             for other in near(place):
-                if used[other] or (keys and not _fits(other, keys, taken)):
+                if used[other] or (keys and not _add_unless_there(other, keys, taken)):
                     continue
                 used[other] = 1
                 result.append(other)
@@ -113,7 +113,7 @@ def _nothing(place: int) -> Iterable[int]:
     return ()
 
 
-def _fits(other: int, keys: Sequence[Sequence[int]], taken: list[set[int]]) -> bool:
+def _add_unless_there(other: int, keys: Sequence[Sequence[int]], taken: list[set[int]]) -> bool:
     """Whether no key of the pair stands in the group yet; if so, they do now."""
     if any(key[other] in numbers for key, numbers in zip(keys, taken, strict=True)):
         return False

@@ -22,7 +22,7 @@ class HardGroup:
 
 
 @dataclass(frozen=True)
-class Inspection:
+class OrderHardness:
     """What a model would meet in an epoch of these batches; a negative is left i of a positive pair against right j ≠ i.
 
     negative_similarity: mean cosine of the negatives. top_similarity: of each anchor's most similar one, the mean.
@@ -57,7 +57,7 @@ def inspect_batches(
     *,
     margin: float = FALSE_NEGATIVE_MARGIN,
     examples: int = 5,
-) -> Inspection:
+) -> OrderHardness:
     """Describe the batches of `batch` pairs that an order gives.
 
     left, right: (N, n) vectors. left_text, right_text: (N,) numbers, equal where texts are identical.
@@ -71,7 +71,7 @@ def inspect_batches(
     total = np.sum(parts, axis=0) if parts else np.zeros(len(FIGURES))
     figure = dict(zip(FIGURES, total.tolist(), strict=True))
     sizes = order.sizes()
-    return Inspection(
+    return OrderHardness(
         pairs=len(order),
         batches=len(parts),
         groups=len(sizes),

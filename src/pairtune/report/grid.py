@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rich.table import Table
+from rich.table import Table as TerminalTable
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,9 @@ class Grid:
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
 
-    def for_terminal(self) -> Table:
+    def for_terminal(self) -> TerminalTable:
         """With the notes as its caption."""
-        table = Table(*self.head, title=self.title.replace("`", ""), caption="\n".join(self.notes).replace("`", ""))
+        table = TerminalTable(*self.head, title=self.title.replace("`", ""), caption="\n".join(self.notes).replace("`", ""))
         table.caption_justify = "left"
         for column in table.columns:
             column.overflow = "fold"  # no name is cut off in a narrow terminal
@@ -37,23 +37,3 @@ class Grid:
         lines = [self.head, ("---",) * len(self.head), *self.rows]
         table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         return "\n\n".join([table, *self.notes])
-
-
-def four_digits(value: float | None, signed: bool = False) -> str:
-    """Four digits, a dash for nothing.
-
-    >>> four_digits(0.5, signed=True)
-    '+0.5000'
-    """
-    if value is None:
-        return "–"
-    return f"{value:+.4f}" if signed else f"{value:.4f}"
-
-
-def with_spread(mean: float | None, spread: float | None, seeds: int) -> str:
-    """A mean and the standard deviation over seeds, where there are several.
-
-    >>> with_spread(0.8088, 0.0031, 3)
-    '0.8088 ± 0.0031'
-    """
-    return f"{four_digits(mean)} ± {spread:.4f}" if seeds > 1 and spread is not None else four_digits(mean)

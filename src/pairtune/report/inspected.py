@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
+from rich.table import Table as TerminalTable
 
 from pairtune.data.inspection import Findings
 from pairtune.data.pairs import Task
 from pairtune.data.profile import describe_profile, profile
-from pairtune.ordering.hardness import Inspection
+from pairtune.ordering.hardness import OrderHardness
 from pairtune.progress import describe_time
 from pairtune.report.summary import describe_loss, describe_order, describe_schedule
 from pairtune.runs.evidence import shorten
@@ -26,7 +26,7 @@ WIDTH = 90  # characters of a text in an example
 Lines = list[tuple[str, str]]  # heading, text
 
 
-def table_of_orders(found: Mapping[str, Inspection], title: str) -> Table:
+def table_of_orders(found: Mapping[str, OrderHardness], title: str) -> TerminalTable:
     """One row per order: how hard its negatives are, and how many of them may be none."""
     columns = (
         "order",
@@ -39,7 +39,7 @@ def table_of_orders(found: Mapping[str, Inspection], title: str) -> Table:
         "cut",
         "alone",
     )
-    table = Table(
+    table = TerminalTable(
         *columns, title=title, caption="cosines of the encoder as it is; a negative is left i against right j of a batch"
     )
     for name, one in found.items():
@@ -55,7 +55,7 @@ def table_of_orders(found: Mapping[str, Inspection], title: str) -> Table:
     return table
 
 
-def describe_hardest(one: Inspection, left: Sequence[str], right: Sequence[str]) -> str:
+def describe_hardest(one: OrderHardness, left: Sequence[str], right: Sequence[str]) -> str:
     """The groups with the most similar negatives, as readable texts."""
     lines = []
     for group in one.hardest[:GROUPS_SHOWN]:
@@ -64,7 +64,7 @@ def describe_hardest(one: Inspection, left: Sequence[str], right: Sequence[str])
     return "\n".join(lines)
 
 
-def summarize_orders(found: Mapping[str, Inspection]) -> dict[str, Any]:
+def summarize_orders(found: Mapping[str, OrderHardness]) -> dict[str, Any]:
     """The figures of every order for programs, without the examples."""
     return {name: {key: value for key, value in asdict(one).items() if key != "hardest"} for name, one in found.items()}
 

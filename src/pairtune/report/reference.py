@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
 from pairtune.report.grid import Grid
-from pairtune.runs.recipe import ALL_TABLES, Recipe, Settings, Source, Stage
+from pairtune.runs.recipe import RECIPE_TABLES, Recipe, Settings, Source, Stage
 
 INTRO = """# Settings of a recipe
 
@@ -104,7 +104,7 @@ def setting_grids() -> list[Grid]:
     fields = list_settings()
     more = tuple(name for name in fields if name not in USUAL + PAPER)
     groups = {"What people change": USUAL, "More": more, "For the paper's sake": PAPER}
-    return [Grid(title, HEAD, tuple(_row(name, fields[name]) for name in names)) for title, names in groups.items()]
+    return [Grid(title, HEAD, tuple(_setting_row(name, fields[name]) for name in names)) for title, names in groups.items()]
 
 
 def list_settings() -> dict[str, FieldInfo]:
@@ -113,7 +113,7 @@ def list_settings() -> dict[str, FieldInfo]:
     >>> list(list_settings())[:2]
     ['name', 'task']
     """
-    parts: dict[str, type[Settings]] = {"": Recipe, **ALL_TABLES}
+    parts: dict[str, type[Settings]] = {"": Recipe, **RECIPE_TABLES}
     listed = {
         f"{part}{'.' * bool(part)}{name}": field
         for part, model in parts.items()
@@ -123,14 +123,14 @@ def list_settings() -> dict[str, FieldInfo]:
     return {**listed, "stages.select": Stage.model_fields["select"]}
 
 
-def _row(name: str, field: FieldInfo) -> tuple[str, ...]:
+def _setting_row(name: str, field: FieldInfo) -> tuple[str, ...]:
     return f"`{name}`", show_default(field), describe_values(field), field.description or ""
 
 
 def show_default(field: FieldInfo) -> str:
     """As TOML has it; a dash where there is none.
 
-    >>> show_default(ALL_TABLES["train"].model_fields["fast"]), show_default(ALL_TABLES["order"].model_fields["margin"])
+    >>> show_default(RECIPE_TABLES["train"].model_fields["fast"]), show_default(RECIPE_TABLES["order"].model_fields["margin"])
     ('`true`', '–')
     """
     if field.is_required() or field.default is None:
@@ -142,8 +142,10 @@ def show_default(field: FieldInfo) -> str:
 def describe_values(field: FieldInfo) -> str:
     """The words that a setting takes, or the kind and the range of its numbers.
 
-    >>> describe_values(ALL_TABLES["loss"].model_fields["mix"]), describe_values(ALL_TABLES["loss"].model_fields["reduction"])
-    ('a number from 0 to 1', '`sum`, `mean`')
+    >>> describe_values(RECIPE_TABLES["loss"].model_fields["mix"])
+    'a number from 0 to 1'
+    >>> describe_values(RECIPE_TABLES["loss"].model_fields["reduction"])
+    '`sum`, `mean`'
     """
     kind: Any = field.annotation
     kind = next((one for one in get_args(kind) if get_origin(one) is Literal), kind)  # of a choice that may be left out
@@ -159,14 +161,14 @@ def describe_values(field: FieldInfo) -> str:
         return words.replace("a whole number", "whole numbers").replace("a text", "texts")
     limits = {type(one): one for one in field.metadata}
     return " ".join(
-        [words, *(f"{word} {_number(getattr(limits[sign], name))}" for sign, (name, word) in SIGNS.items() if sign in limits)]
+        [words, *(f"{word} {_grouped(getattr(limits[sign], name))}" for sign, (name, word) in SIGNS.items() if sign in limits)]
     )
 
 
-def _number(value: float) -> str:
+def _grouped(value: float) -> str:
     """As people write it.
 
-    >>> _number(1048576), _number(0.5)
+    >>> _grouped(1048576), _grouped(0.5)
     ('1,048,576', '0.5')
     """
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"

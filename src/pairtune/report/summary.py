@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
+from rich.table import Table as TerminalTable
 
 from pairtune.errors import UserError
 from pairtune.progress import describe_time
@@ -66,12 +66,12 @@ def name_runs(folders: Sequence[Path]) -> dict[Path, str]:
     return {folder: name if unique[name] == 1 else str(folder) for folder, name in zip(folders, longer, strict=True)}
 
 
-def table_of_runs(runs: Sequence[Run]) -> Table:
+def table_of_runs(runs: Sequence[Run]) -> TerminalTable:
     """Test scores before and after, and the one on dev that recipes are chosen by; the mean when there are several seeds."""
     first = runs[0]
     best, why = runs[kept_run(runs)], "best on dev" if first.dev_held_out else "kept"
     title = f"{first.name} on {first.task} ({first.encoder}, {first.pairs['train']:,} training pairs)"
-    table = Table(
+    table = TerminalTable(
         "metric (test)",
         "seed",
         "before",

@@ -32,7 +32,7 @@ class Effect:
     level: str
     gain: float
     error: float | None
-    candidates: int
+    variants: int
 
 
 def write_tuning_page(folder: Path) -> Path:
@@ -70,11 +70,11 @@ def render_tuning(tuning: Tuning, recipe: str) -> str:
 def describe_choice(tuning: Tuning) -> str:
     """What was chosen and how sure that is, in two sentences."""
     winner = tuning.winner
-    done = f"{len(tuning.tried)} candidates in {tuning.trainings} trainings, {describe_time(tuning.seconds)}."
+    done = f"{len(tuning.tried)} variants in {tuning.trainings} trainings, {describe_time(tuning.seconds)}."
     if len(tuning.tried) == 1:
         return f"{done} Chosen: the starting recipe; there was no time to try another."
     if not winner.changes:
-        return f"{done} Chosen: the starting recipe; no other candidate was clearly better."
+        return f"{done} Chosen: the starting recipe; no other variant was clearly better."
     gain = f"{tuning.metric} {format_gain(winner)} over the starting recipe on {winner.folds} held-out parts"
     return f"{done} Chosen: {describe_changes(winner.changes)}; {gain}."
 
@@ -96,10 +96,10 @@ def describe_worth(tuning: Tuning) -> list[str]:
             f"A difference on {folds} held-out parts has a standard error of about {tuning.noise / sqrt(folds):.4f}: gains below "
             f"that cannot be seen."
         )
-    if (close := _closest(tuning)) is not None:
+    if (close := _closest_rival(tuning)) is not None:
         ahead = compare(close.scores, tuning.winner.scores, tuning.noise)
         lines.append(
-            f"Candidate {close.number} ({describe_changes(close.changes)}) was ahead of the choice by {ahead}, which is not "
+            f"Variant {close.number} ({describe_changes(close.changes)}) was ahead of the choice by {ahead}, which is not "
             f"sure: more time could decide, and the gain would be about that size."
         )
     untried = f"{tuning.untried} of the choice's nearest neighbors were not tried"
@@ -107,8 +107,8 @@ def describe_worth(tuning: Tuning) -> list[str]:
     return lines
 
 
-def _closest(tuning: Tuning) -> Tried | None:
-    """The candidate that is furthest ahead of the choice on the same parts, if there is one."""
+def _closest_rival(tuning: Tuning) -> Tried | None:
+    """The variant that is furthest ahead of the choice on the same parts, if there is one."""
     leads = {place: compare(one.scores, tuning.winner.scores).gain for place, one in enumerate(tuning.tried)}
     place = max(leads, key=lambda place: leads[place])
     return tuning.tried[place] if leads[place] > 0 else None
@@ -123,7 +123,7 @@ def find_effects(tuning: Tuning) -> list[Effect]:
     names = list(dict.fromkeys(change for one in tried for change in one.changes.items()))
     if not names:
         return []
-    has = np.array([[name in one.changes.items() for name in names] for one in tried], float)  # (candidates, levels)
+    has = np.array([[name in one.changes.items() for name in names] for one in tried], float)  # (variants, levels)
     weight = np.sqrt([one.folds for one in tried])[:, None]
     found, *_ = np.linalg.lstsq(has * weight, np.array([one.gain for one in tried]) * weight[:, 0], rcond=None)
     spread = np.sqrt(np.diag(np.linalg.pinv((has * weight).T @ (has * weight))))
@@ -137,8 +137,8 @@ def find_effects(tuning: Tuning) -> list[Effect]:
 
 
 def plot_gains(tuning: Tuning) -> go.Figure:
-    """The gain of each candidate in the order they were tried; the chosen one in another color."""
-    figure = plain_figure("candidate").update_xaxes(dtick=max(1, len(tuning.tried) // 10))
+    """The gain of each variant in the order they were tried; the chosen one in another color."""
+    figure = plain_figure("variant").update_xaxes(dtick=max(1, len(tuning.tried) // 10))
     shown = [one for one in tuning.tried if one.folds]
     figure.add_scatter(
         x=[one.number for one in shown],

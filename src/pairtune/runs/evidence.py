@@ -31,7 +31,7 @@ class Hardness(EvidencePart):
     """Mean cosines in a sample of an epoch's batches, by the model as it was when the epoch began.
 
     negative: of all negatives. hardest: of each anchor's most similar one. likely_false: the share of negatives that beat
-    the anchor's own right text, as `ordering.inspection` counts them. pairs: the size of the sample.
+    the anchor's own right text, as `ordering.hardness` counts them. pairs: the size of the sample.
     """
 
     epoch: int
@@ -116,7 +116,9 @@ def read_evidence(path: Path) -> Evidence | None:
     try:
         return Evidence.model_validate_json(path.read_bytes())
     except ValidationError as problem:
-        raise UserError(f"{path} is not what a training writes ({problem.error_count()} problems): train again") from problem
+        raise UserError(
+            f"{path} was not written by a training of pairtune ({problem.error_count()} problems): train again"
+        ) from problem
 
 
 def shorten(text: str, longest: int = KEPT_CHARACTERS) -> str:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -228,17 +229,32 @@ def fingerprint_folder(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write aside, then rename: a reader sees the old file or the new one, never half of it. What failed takes no room."""
+@contextmanager
+def whole_file(path: Path, *, shared: bool = False) -> Iterator[Path]:
+    """A file to write, which takes this name when all is written: a reader sees the old file or the new one, never half of it.
+
+    shared: other processes may write the same file at the same time; each writes aside under a name of its own. What failed takes
+    no room.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"{path.name}.part")
+    if shared:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=".part")
+        os.close(descriptor)
+        aside = Path(name)
     try:
-        aside.write_text(text, encoding="utf-8")
+        yield aside
         aside.replace(path)
-    except OSError:
+    except BaseException:
         with suppress(OSError):
             aside.unlink()
         raise
+
+
+def write_whole(path: Path, text: str, *, shared: bool = False) -> None:
+    """Write a text aside, then rename: see `whole_file`."""
+    with whole_file(path, shared=shared) as aside:
+        aside.write_text(text, encoding="utf-8")
 
 
 def drop_folder(folder: Path) -> None:

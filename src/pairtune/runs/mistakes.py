@@ -5,6 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from pairtune.runs.recipe import RECIPE_TABLES, Recipe, Source
+
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
@@ -52,16 +54,12 @@ def _explain_one(error: dict[str, Any], staged: bool) -> str:
 
 def _in_a_table(plain: list[str]) -> list[str]:
     """The setting of a table that stands outside of it: learning_rate is train.learning_rate."""
-    from pairtune.runs.recipe import ALL_TABLES
-
-    return [f"{name}.{plain[0]}" for name, table in ALL_TABLES.items() if len(plain) == 1 and plain[0] in table.model_fields]
+    return [f"{name}.{plain[0]}" for name, table in RECIPE_TABLES.items() if len(plain) == 1 and plain[0] in table.model_fields]
 
 
 def _known_keys(where: list[str]) -> list[str]:
-    from pairtune.runs.recipe import ALL_TABLES, Recipe, Source  # which explains its mistakes with this
-
     if where and where[0] == "sources":
         return list(Source.model_fields)
-    if where and where[0] in ALL_TABLES:
-        return list(ALL_TABLES[where[0]].model_fields)
-    return [key for key in Recipe.model_fields if key not in ("stages", "adapter")] + ["stages", *ALL_TABLES]
+    if where and where[0] in RECIPE_TABLES:
+        return list(RECIPE_TABLES[where[0]].model_fields)
+    return [key for key in Recipe.model_fields if key not in ("stages", "adapter")] + ["stages", *RECIPE_TABLES]

@@ -1,11 +1,7 @@
-"""A recipe: every setting of a training, validated, frozen, read from TOML."""
+"""A recipe: every setting of a training, validated and frozen. `runs.toml` reads and writes it."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -13,13 +9,9 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
-    ValidationError,
     field_validator,
     model_serializer,
 )
-
-from pairtune.errors import UserError
-from pairtune.runs.mistakes import explain
 
 Normalization = Literal["l2", "l2-batch", "minmax-batch", "range-batch", "none"]
 Select = Literal["best", "last", "average"]
@@ -68,14 +60,14 @@ class LossSettings(Settings):
         None,
         ge=-1,
         le=2,
-        description="ignore an in-batch negative if the original encoder finds it closer than the positive by more than this "
-        "margin: it may be a correct answer (false negative)",
+        description="ignore an in-batch negative that the original encoder finds closer than the positive, by more than this "
+        "margin (a likely false negative)",
     )
     margin: float = Field(0.5, gt=0, description="margin of the `triplet` loss")
     mini_batch_size: int = Field(
         0,
         ge=0,
-        description="encode this many texts at a time, and again in the backward pass: large batches fit in less memory; "
+        description="encode this many texts at a time, and again in the backward pass; large batches then need less memory. "
         "0: all at once, or as many as fit",
     )
     host: str = Field(
@@ -163,7 +155,7 @@ class TrainSettings(Settings):
         ge=0,
         lt=1,
         description="for `negatives = mined`: a negative's cosine is at most (1 − this) × that of the right answer; closer texts "
-        "may be correct answers (false negatives)",
+        "may be false negatives",
     )
     pairs: int = Field(0, ge=0, description="use only this many training pairs, chosen at random; 0 means all")
     splits: str = Field(
@@ -319,8 +311,8 @@ class Recipe(Settings):
         1.0,
         gt=0,
         le=1,
-        description="with `mark_sides`: mark the training pairs of this share of the left texts; below 1 the tuned model also "
-        "learns to read texts without marks, as `encode` gives them",
+        description="with `mark_sides`: mark the training pairs of this share of the left texts. Below 1 the tuned model also "
+        "learns texts without marks, for plain `encode`",
     )
     ignore: tuple[str, ...] = Field(
         (),
@@ -350,100 +342,5 @@ class Recipe(Settings):
         return tuple(stage.select or self.select for stage in self.stages)
 
 
-TABLES: dict[str, type[Settings]] = {"loss": LossSettings, "order": OrderSettings, "train": TrainSettings}  # of every stage
-ALL_TABLES: dict[str, type[Settings]] = {**TABLES, "adapter": AdapterSettings}
-
-
-def recipe_folder() -> Path:
-    """The shipped recipes: beside the package when installed, at the root of a checkout."""
-    package = Path(__file__).parents[1]
-    return next(folder for folder in (package / "recipes", package.parents[1] / "recipes") if folder.is_dir())
-
-
-def shipped_recipes() -> list[str]:
-    """The names that `pairtune train` takes besides files, such as stsb/combo."""
-    folder = recipe_folder()
-    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.toml"))
-
-
-def find_recipe(name: str) -> Path:
-    """The TOML file of a shipped name, or the file that was named."""
-    path = Path(name) if name.endswith(".toml") else recipe_folder() / f"{name}.toml"
-    if not path.is_file():
-        if name.endswith(".toml"):
-            raise UserError(f"recipe {name}: there is no such file")
-        near = get_close_matches(name, shipped_recipes(), 3, cutoff=0.75)
-        meant = (
-            f"; did you mean {' or '.join(near)}?"
-            if near
-            else "; a file of pairs goes with --data, each with its own"
-            if "." in name
-            else ""
-        )
-        raise UserError(f"unknown recipe {name!r}{meant}; give a .toml file, or one that `pairtune recipes` lists")
-    return path
-
-
-def read_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
-    """A recipe from a TOML file or from a shipped name, with `key.path=value` overrides laid over it."""
-    path = find_recipe(name)
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as problem:  # no TOML, no UTF-8, a number of thousands of digits, or nested too deeply
-        raise UserError(f"recipe {path}: not valid TOML: {problem}") from problem
-    for override in overrides:
-        table = lay_over_all(table, parse_override(override))
-    table.setdefault("name", path.stem if name.endswith(".toml") else name)
-    return make_recipe(table, origin=f"recipe {name}")
-
-
-def make_recipe(table: Mapping[str, Any], origin: str = "recipe") -> Recipe:
-    """Validate a table; `[loss]`, `[order]`, `[train]` are the defaults that every `[[stages]]` starts from."""
-    shared = {key: table[key] for key in TABLES if key in table}
-    rest = {key: value for key, value in table.items() if key not in shared}
-    stages = rest.pop("stages", None)
-    if stages is None:
-        stages = [{}]
-    if not isinstance(stages, list) or not stages or not all(isinstance(stage, dict) for stage in stages):
-        raise UserError(f"{origin}: stages is {stages!r}; write each stage under its own [[stages]] heading")
-    try:
-        return Recipe.model_validate({**rest, "stages": [lay_over(shared, stage) for stage in stages]})
-    except ValidationError as problem:
-        raise UserError(explain(problem, origin, staged="stages" in table)) from None
-
-
-def parse_override(text: str) -> TomlTable:
-    """`loss.temperature=0.05` as a nested table; the value is TOML, or a bare word.
-
-    >>> parse_override("loss.kind=bsc")
-    {'loss': {'kind': 'bsc'}}
-    """
-    key, sign, value = text.partition("=")
-    if not sign or not key.strip():
-        raise UserError(f"--set {text!r}: expected key=value, for example loss.temperature=0.05")
-    try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except (ValueError, RecursionError):  # as for a recipe's file
-        parsed = value.strip()
-    for part in reversed(key.strip().split(".")):
-        parsed = {part: parsed}
-    return parsed
-
-
-def lay_over_all(table: TomlTable, upper: TomlTable) -> TomlTable:
-    """The table with the upper one's values, which hold for every stage, whatever it says itself."""
-    stages = table.get("stages")
-    if "stages" not in upper and isinstance(stages, list) and all(isinstance(stage, dict) for stage in stages):
-        shared = {key: value for key, value in upper.items() if key in TABLES and isinstance(value, dict)}
-        own = [{key: value for key, value in stage.items() if key != "select" or key not in upper} for stage in stages]
-        table = {**table, "stages": [lay_over(stage, shared) for stage in own]}
-    return lay_over(table, upper)
-
-
-def lay_over(base: Mapping[str, Any], upper: Mapping[str, Any]) -> TomlTable:
-    """The base table with the upper one's values in place of its own, table by table."""
-    merged = dict(base)
-    for key, value in upper.items():
-        below = merged.get(key)
-        merged[key] = lay_over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return merged
+STAGE_TABLES: dict[str, type[Settings]] = {"loss": LossSettings, "order": OrderSettings, "train": TrainSettings}  # of every stage
+RECIPE_TABLES: dict[str, type[Settings]] = {**STAGE_TABLES, "adapter": AdapterSettings}

@@ -1,16 +1,14 @@
-"""The settings of a recipe as users give them: those that nothing would read, and the TOML that `pairtune train` reads."""
+"""The settings of a recipe as its stages and sources read them: what holds for each, and what nothing would read."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pairtune.errors import UserError
-from pairtune.runs.folder import write_whole
-from pairtune.runs.recipe import TABLES, Recipe, Source, Stage, make_recipe, parse_override
+from pairtune.runs.recipe import STAGE_TABLES, Recipe, Source, Stage
+from pairtune.runs.toml import make_recipe, parse_override
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ def _all_stages(recipe: Recipe) -> list[Stage]:
 
 def unread_settings(recipe: Recipe) -> dict[str, str]:
     """Of the settings that are not at their defaults, those that no stage which sets them reads: what to say, by name."""
-    return {name: _explain(name, recipe) for name in READ_BY if _is_unread(name, recipe)}
+    return {name: _explain_unread(name, recipe) for name in READ_BY if _is_unread(name, recipe)}
 
 
 def refuse_unread(recipe: Recipe, overrides: Iterable[str]) -> None:
@@ -99,7 +97,7 @@ def _is_unread(name: str, recipe: Recipe) -> bool:
     return bool(setting) and not any(value_of(stage, READ_BY[name].decided_by) in READ_BY[name].values for stage in setting)
 
 
-def _explain(name: str, recipe: Recipe) -> str:
+def _explain_unread(name: str, recipe: Recipe) -> str:
     reader = READ_BY[name]
     stage = next(stage for stage in _all_stages(recipe) if value_of(stage, name) != default_of(name))
     known = ", ".join(_shown(value) for value in sorted(reader.values, key=str))
@@ -121,7 +119,7 @@ def value_of(stage: Stage, name: str) -> Any:
 def default_of(name: str) -> Any:
     """What a setting is unless told."""
     table, _, field = name.partition(".")
-    return TABLES[table].model_fields[field].default
+    return STAGE_TABLES[table].model_fields[field].default
 
 
 def _shown(value: Any) -> str:
@@ -134,44 +132,3 @@ def _paths(table: dict[str, Any]) -> list[tuple[str, ...]]:
         for key, value in table.items()
         for path in ([(key, *rest) for rest in _paths(value)] if isinstance(value, dict) else [(key,)])
     ]
-
-
-def write_toml(path: Path, recipe: Recipe) -> None:
-    """Every setting that is not at its default."""
-    write_whole(path, to_toml(recipe))
-
-
-def to_toml(recipe: Recipe) -> str:
-    """The recipe as text: its own settings first, then its stages.
-
-    >>> from pairtune.runs.recipe import make_recipe
-    >>> print(to_toml(make_recipe({"name": "mine", "loss": {"kind": "bsc"}})), end="")
-    name = "mine"
-    <BLANKLINE>
-    [loss]
-    kind = "bsc"
-    """
-    table = recipe.model_dump(mode="json", exclude_defaults=True)
-    stages = table.pop("stages", [{}])
-    sources = table.pop("sources", [])
-    lines = _settings(table)
-    for source in sources:
-        lines += ["", "[[sources]]", *_settings(source)]
-    for stage in stages:
-        prefix = "" if len(stages) == 1 else "stages."
-        lines += ["", "[[stages]]"] if prefix else []
-        lines += _settings({key: value for key, value in stage.items() if key not in TABLES})
-        for name, settings in ((key, value) for key, value in stage.items() if key in TABLES):
-            lines += ["", f"[{prefix}{name}]", *_settings(settings)]
-    return "\n".join(lines) + "\n"
-
-
-def _settings(table: dict[str, Any]) -> list[str]:
-    """`key = value` lines; what is None has no value in TOML and is left out."""
-    return [f"{key} = {_value(value)}" for key, value in table.items() if value is not None]
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, dict):
-        return f"{{{', '.join(_settings(value))}}}"
-    return json.dumps(value, ensure_ascii=False)

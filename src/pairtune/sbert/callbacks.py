@@ -1,4 +1,4 @@
-"""What happens around the steps of the host's trainer: progress, throughput, dropout, averages of weights.
+"""What happens around the steps of the host's trainer: progress, throughput, dropout, the best weights.
 
 The host tells neither a batch sampler nor a loss which trainer they work for: `calling_trainer` finds it.
 """
@@ -12,8 +12,6 @@ import sys
 import time
 from typing import Any
 
-import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -213,58 +211,6 @@ class KeepBest(TrainerCallback):
         """Give the model the weights that were kept."""
         if self.weights:
             kwargs["model"].load_state_dict(self.weights)
-
-
-AVERAGE_FILE = "average.safetensors"
-
-
-class Average(TrainerCallback):
-    """Ends the training with the mean of the weights that its epochs ended with; kept with each checkpoint, for a resume."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, Tensor] = {}
-        self.epochs = 0
-
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Take up what the checkpoint has, if training goes on from one."""
-        if state.global_step:
-            self.sums = load_file(checkpoint_folder(args, state) / AVERAGE_FILE, device=str(kwargs["model"].device))
-            self.epochs = int(self.sums.pop("epochs"))
-
-    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Add this epoch's weights."""
-        for name, tensor in floating(kwargs["model"]).items():
-            self.sums[name] = self.sums[name] + tensor if name in self.sums else tensor.clone()
-        self.epochs += 1
-
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Keep the sums with the checkpoint."""
-        if state.is_world_process_zero:
-            save_file({**self.sums, "epochs": torch.tensor(self.epochs)}, checkpoint_folder(args, state) / AVERAGE_FILE)
-
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Give the model the mean."""
-        for name, tensor in floating(kwargs["model"]).items():
-            tensor.copy_(self.sums[name] / self.epochs)
-
-
-class Blend(TrainerCallback):
-    """Ends the training between where it began and where it arrived: a share of the weights is the first ones'."""
-
-    def __init__(self, model: nn.Module, share: float) -> None:
-        self.share = share
-        self.first = {name: tensor.clone() for name, tensor in floating(model).items()}
-
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Mix them."""
-        for name, tensor in floating(kwargs["model"]).items():
-            tensor.lerp_(self.first[name].to(tensor.device), self.share)
-
-
-def floating(model: nn.Module) -> dict[str, Tensor]:
-    """The weights that are trained, and what else a model has that is no whole number, by name; not copied."""
-    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
-    return {name: tensor for name, tensor in model.state_dict().items() if tensor.is_floating_point() and name not in frozen}
 
 
 def calling_trainer() -> Trainer | None:

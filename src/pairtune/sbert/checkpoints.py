@@ -74,7 +74,7 @@ def newest_usable_checkpoint(folder: Path) -> str | None:
     for checkpoint in by_step(folder):
         if is_whole(checkpoint) and is_whole(_best_of(checkpoint)):
             return str(checkpoint)
-        say(f"{checkpoint} is damaged or half-written: removed, going back to the one before it")
+        say(f"{checkpoint} is damaged or incomplete: it was removed; training goes back to the checkpoint before it")
         shutil.rmtree(checkpoint)
     return None
 

@@ -79,7 +79,7 @@ def fit_memory(
 
     folder: where the choice is kept for a resume, which must make the same steps. worth: see `is_worth_a_trial`.
     """
-    kept = share_from_first(lambda: _read(folder))
+    kept = share_from_first(lambda: _read_chosen(folder))
     if kept is not None:
         stage = with_part(stage, kept)
     trainer = make(stage)
@@ -234,7 +234,7 @@ def describe_seconds(seconds: float) -> str:
     return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
 
 
-def _read(folder: Path | None) -> int | None:
+def _read_chosen(folder: Path | None) -> int | None:
     path = folder / CHOSEN if folder else None
     return json.loads(path.read_text()) if path and path.exists() else None
 
@@ -248,6 +248,6 @@ def explain_failure(problem: Exception, stage: Stage, log: list[dict[str, Any]])
         ) from problem
     if lost := [entry["step"] for entry in log if not np.isfinite(entry.get("loss", 0.0))]:
         raise UserError(
-            f"the training diverged: the loss is NaN or infinite since step {lost[0]}. Lower train.learning_rate "
+            f"training diverged: the loss is NaN or infinite since step {lost[0]}. Lower train.learning_rate "
             f"(it is {stage.train.learning_rate:g}; 2e-5 is usual), or raise loss.temperature (it is {stage.loss.temperature:g})"
         ) from problem

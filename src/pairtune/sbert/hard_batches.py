@@ -208,7 +208,7 @@ class HardBatches(TrainerCallback):
             self.kept.flush()
             if self.kept.batches_kept:
                 return self.kept.encoded
-            say("order.encode is 'reuse', but this loss does not hand over its embeddings: encoding all texts again")
+            say("order.encode is 'reuse', but this loss does not pass on its embeddings: all texts are encoded again")
         elif number in self._encoded and sampler.settings.encode != "each-epoch":
             return self._encoded[number]
         encoded = encode_side(sampler, model, args)
@@ -285,7 +285,7 @@ def encode_side(sampler: OrderedBatchSampler, model: SentenceTransformer, args: 
         return Encoded(torch.from_numpy(vectors))
     if len(sampler.columns) < 2:
         raise UserError(
-            f"order.margin compares a pair's two texts, but the dataset has the text columns {sampler.columns}: it takes two"
+            f"order.margin compares the two texts of a pair, but the dataset has the text columns {sampler.columns}: it takes two"
         )
     place = 1 - sampler.place
     texts = list(dict.fromkeys(sampler.dataset[sampler.columns[place]]))
@@ -298,7 +298,7 @@ def encode_column(sampler: OrderedBatchSampler, place: int, texts: Any, model: S
     """The vectors of texts of one column, with the prompt, the route and the precision that training gives it."""
     column = sampler.columns[place]
     if None in texts:
-        raise UserError(f"a text of column {column!r} is missing: an order by meaning has to encode it; drop those pairs")
+        raise UserError(f"a text of column {column!r} is missing: this order encodes the texts; drop those pairs")
     prompts, routes = args.prompts, args.router_mapping or {}
     precision = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
     if isinstance(prompts, dict) and any(isinstance(own, dict) for own in prompts.values()):  # of each of several datasets

@@ -327,11 +327,11 @@ BSC = (
 LOSSES: dict[str, Callable[[SentenceTransformer, LossSettings, dict[str, Any]], nn.Module]] = {
     "bsc": lambda model, settings, more: BatchSoftmaxLoss(model, **settings.model_dump(include={*BSC}), **more),
     "combo": lambda model, settings, more: ComboLoss(model, **settings.model_dump(include={*BSC, "mix", "pointwise"}), **more),
-    "pearson": lambda model, settings, more: PearsonLoss(model, **_plain(settings, more)),
-    "cosent": lambda model, settings, more: CosentLoss(model, **_plain(settings, more)),
-    "mse": lambda model, settings, more: _cut(model, CosineSimilarityLoss(model), more),
-    "triplet": lambda model, settings, more: _cut(model, TripletLoss(model, triplet_margin=settings.margin), more),
-    "host": lambda model, settings, more: _cut(model, host_loss(settings.host)(model), more),
+    "pearson": lambda model, settings, more: PearsonLoss(model, **_of_every_loss(settings, more)),
+    "cosent": lambda model, settings, more: CosentLoss(model, **_of_every_loss(settings, more)),
+    "mse": lambda model, settings, more: _at_dimensions(model, CosineSimilarityLoss(model), more),
+    "triplet": lambda model, settings, more: _at_dimensions(model, TripletLoss(model, triplet_margin=settings.margin), more),
+    "host": lambda model, settings, more: _at_dimensions(model, host_loss(settings.host)(model), more),
 }
 FURTHER_LOSSES: dict[str, Callable[[SentenceTransformer], nn.Module]] = {}  # a program's own, which `loss.host` may name too
 
@@ -345,11 +345,11 @@ def host_loss(name: str) -> Callable[[SentenceTransformer], nn.Module]:
     return found  # type: ignore[return-value]  # checked by what the fast step calls
 
 
-def _plain(settings: LossSettings, more: dict[str, Any]) -> dict[str, Any]:
+def _of_every_loss(settings: LossSettings, more: dict[str, Any]) -> dict[str, Any]:
     return {"mini_batch_size": settings.mini_batch_size, "dimensions": more["dimensions"]}
 
 
-def _cut(model: SentenceTransformer, loss: nn.Module, more: dict[str, Any]) -> nn.Module:
+def _at_dimensions(model: SentenceTransformer, loss: nn.Module, more: dict[str, Any]) -> nn.Module:
     return CutLoss(model, loss, more["dimensions"]) if more["dimensions"] else loss
 
 

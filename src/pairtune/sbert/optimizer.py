@@ -41,7 +41,9 @@ def without_bias_correction(chosen: tuple[Any, dict[str, Any]]) -> tuple[type[Un
     """What the host's `get_optimizer_cls_and_kwargs` returned, without bias correction: all its settings stay."""
     optimizer, settings = chosen
     if optimizer is not torch.optim.AdamW:
-        raise UserError(f'only AdamW can do without bias correction, not {optimizer.__name__}: set train.optimizer = "adamw"')
+        raise UserError(
+            f'bias_correction = false works with AdamW only, not with {optimizer.__name__}: set train.optimizer = "adamw"'
+        )
     return UncorrectedAdamW, settings
 
 

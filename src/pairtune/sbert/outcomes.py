@@ -24,7 +24,7 @@ from pairtune.runs.evidence import EVIDENCE, MOST_ITEMS, Evidence, Judged, Outco
 from pairtune.runs.folder import RunFolder, write_whole
 from pairtune.runs.recipe import Recipe
 from pairtune.runs.record import Run, Size, Trained
-from pairtune.runs.settings import to_toml
+from pairtune.runs.toml import to_toml
 from pairtune.sbert.evaluator import Hits, evaluate_task
 from pairtune.sbert.losses import CITATION
 from pairtune.sbert.watch import read_watched
@@ -35,12 +35,18 @@ if TYPE_CHECKING:
 VERSIONED = ("torch", "sentence-transformers", "transformers")
 
 
-def evaluate_and_keep(model: SentenceTransformer, task: Task, path: Path) -> dict[str, dict[str, float]]:
-    """The scores on dev and test, and in `path` those of the single test pairs."""
+def evaluate_pairs(model: SentenceTransformer, task: Task) -> tuple[dict[str, dict[str, float]], Outcome | None]:
+    """The scores on dev and test, and those of the single test pairs, which several sources do not have."""
     kept: dict[str, np.ndarray | Hits] = {}
     scores = evaluate_task(model, task, keep=kept)
-    if "test" in kept:  # of one dataset; several have scores only
-        write_whole(path, describe_outcome(task.test, kept["test"]).model_dump_json())
+    return scores, describe_outcome(task.test, kept["test"]) if "test" in kept else None
+
+
+def evaluate_before(model: SentenceTransformer, task: Task, folder: RunFolder) -> dict[str, dict[str, float]]:
+    """The scores of the encoder as it came; those of single pairs wait in the folder until the run is finished."""
+    scores, outcome = evaluate_pairs(model, task)
+    if outcome is not None:
+        write_whole(outcome_before(folder), outcome.model_dump_json())
     return scores
 
 
@@ -93,23 +99,23 @@ def describe_test(task: Task, before: Outcome, after: Outcome) -> Judged:
     )
 
 
-def write_evidence(folder: RunFolder, task: Task, stages: int) -> None:
-    """Gather what the stages and the two evaluations left into evidence.json."""
-    outcomes = [path for path in (kept_outcome(folder, "before"), kept_outcome(folder, "after")) if path.exists()]
-    both = [Outcome.model_validate_json(path.read_bytes()) for path in outcomes]
+def write_evidence(folder: RunFolder, task: Task, stages: int, after: Outcome | None) -> None:
+    """Gather what the stages and the two evaluations found into evidence.json. after: of the model at the end."""
+    kept = outcome_before(folder)
+    before = Outcome.model_validate_json(kept.read_bytes()) if kept.exists() else None
     evidence = Evidence(
         command=describe_command(sys.argv),
         kind=task.kind,
         positive_above=task.positive_above,
         stages=[read_watched(folder.stage(number)) for number in range(1, stages + 1)],
-        test=describe_test(task, *both) if len(both) == 2 else None,
+        test=describe_test(task, before, after) if before and after else None,
     )
     write_whole(folder.path / EVIDENCE, evidence.model_dump_json())
 
 
-def kept_outcome(folder: RunFolder, when: str) -> Path:
-    """Where the test scores of `before` or `after` wait until the run is finished."""
-    return folder.path / "checkpoints" / f"{when}.json"
+def outcome_before(folder: RunFolder) -> Path:
+    """Where the outcome of the encoder as it came waits until the run is finished."""
+    return folder.path / "checkpoints" / "before.json"
 
 
 def describe_command(arguments: list[str]) -> str:

@@ -33,7 +33,7 @@ class Temperature(nn.Module):
             raise UserError(f"the learning rate of the temperature is {rate}: give a value above 0 (0.001 is usual)")
         if learned and not LOWEST <= initial <= HIGHEST:
             raise UserError(
-                f"temperature is {initial:g}; a learned one stays within {LOWEST:g} to {HIGHEST:g}: give a value in between"
+                f"temperature is {initial:g}; a learned one stays between {LOWEST:g} and {HIGHEST:g}: give a value in that range"
             )
         self.initial, self.rate = float(initial), rate
         self.log = nn.Parameter(torch.tensor(math.log(initial))) if learned else None

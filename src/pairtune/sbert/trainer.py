@@ -29,7 +29,8 @@ from pairtune.fast.step import FastStep
 from pairtune.processes import process_place, world_size
 from pairtune.progress import say
 from pairtune.runs.recipe import Select, Stage
-from pairtune.sbert.callbacks import Average, Blend, KeepBest, StopDropout
+from pairtune.sbert.averaging import Average, Blend
+from pairtune.sbert.callbacks import KeepBest, StopDropout
 from pairtune.sbert.checkpoints import Seal
 from pairtune.sbert.evaluator import CHOICE, PairEvaluator
 from pairtune.sbert.hard_batches import HardBatches, read_settings
@@ -196,11 +197,8 @@ def make_trainer(
         stage,
         seed,
         folder,
+        **epochs_to_keep(select, checkpoints=checkpoints),
         batch_sampler=batches,
-        save_strategy="epoch" if checkpoints else "no",
-        load_best_model_at_end=select == "best" and checkpoints,
-        metric_for_best_model=f"eval_{CHOICE}",
-        greater_is_better=True,
         logging_steps=min(LOG_STEPS, max(1, count_rows(dataset) // stage.train.batch_size)),  # every epoch has a loss to show
         multi_dataset_batch_sampler={"size": "proportional", "equal": "round_robin"}[share],
     )
@@ -227,8 +225,6 @@ def make_trainer(
     if place := process_place()[0]:
         torch.manual_seed(seed + place)  # dropout differs from process to process
     keep_logs(trainer, folder.parents[1] / "logs" / folder.name)
-    trainer.remove_callback(PrinterCallback)
-    trainer.remove_callback(ProgressCallback)
     return trainer
 
 
@@ -335,8 +331,23 @@ def check_reporters(names: Sequence[str]) -> None:
             raise UserError(f"train.report_to names {name}, which is not installed here: pip install {name}")
 
 
+def epochs_to_keep(select: Select, *, checkpoints: bool) -> dict[str, Any]:
+    """In the host's words: checkpoints after each epoch, or none, and which of them it ends with."""
+    return {
+        "save_strategy": "epoch" if checkpoints else "no",
+        "load_best_model_at_end": select == "best" and checkpoints,
+        "metric_for_best_model": f"eval_{CHOICE}",
+        "greater_is_better": True,
+    }
+
+
 def keep_logs(trainer: PairTrainer, folder: Path) -> None:
-    """TensorBoard's files go beside the checkpoints, not among them: those are dropped when the run is done."""
+    """TensorBoard's files go beside the checkpoints, not among them: those are dropped when the run is done.
+
+    The host's own printing goes: `Progress` says the same.
+    """
+    trainer.remove_callback(PrinterCallback)
+    trainer.remove_callback(ProgressCallback)
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:
             callback.logging_dir = str(folder)

@@ -21,6 +21,7 @@ from starlette.exceptions import HTTPException
 
 from pairtune import __version__
 from pairtune.encoders.loading import length_of
+from pairtune.runs.evidence import shorten
 from pairtune.serve.matcher import Batcher, Matcher, Question, use_half_the_cores
 from pairtune.serve.requests import (
     MOST_CHARACTERS,
@@ -77,6 +78,7 @@ def _hashes(html: str, element: str) -> str:
     return " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in found)
 
 
+MOST_SHOWN = 80  # characters of a text that is given back in an error
 PAIRS_AT_A_TIME = 16  # a long list takes turns with the questions of others
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": Refusal, "description": meaning}
@@ -138,10 +140,10 @@ def add_api(app: FastAPI, matcher: Matcher, batcher: Batcher) -> None:
 
     @app.get("/api/about", summary="What is served")
     async def about() -> About:
-        sides = [Encoder(side=side.name, encoder=side.encoder, tokens=length_of(side.model)) for side in matcher.sides]
+        models = [Encoder(model=one.name, encoder=one.encoder, tokens=length_of(one.model)) for one in matcher.models]
         return About(
             version=__version__,
-            sides=sides,
+            models=models,
             corpus=matcher.corpus,
             texts=matcher.texts,
             most_characters=MOST_CHARACTERS,
@@ -157,29 +159,29 @@ def add_api(app: FastAPI, matcher: Matcher, batcher: Batcher) -> None:
         answer = await batcher.ask(Question((asked.text,), asked.top))
         found = [
             Matches(
-                side=side.name,
-                encoder=side.encoder,
-                matches=[Match(score=round(score, 6), text=text) for score, text in answer.matches[side.name]],
+                model=one.name,
+                encoder=one.encoder,
+                matches=[Match(score=round(score, 6), text=text) for score, text in answer.matches[one.name]],
             )
-            for side in matcher.sides
+            for one in matcher.models
         ]
-        return SearchAnswer(sides=found, milliseconds=_since(started))
+        return SearchAnswer(models=found, milliseconds=_since(started))
 
     @app.post("/api/score", summary="The scores of pairs of texts")
     async def score(asked: ScoreRequest, request: Request) -> ScoreAnswer:
         started = time.perf_counter()
-        scores: dict[str, list[float]] = {side.name: [] for side in matcher.sides}
+        scores: dict[str, list[float]] = {one.name: [] for one in matcher.models}
         for start in range(0, len(asked.pairs), PAIRS_AT_A_TIME):
             if start and await request.is_disconnected():
                 break
             for name, values in (await score_some(batcher, asked.pairs[start : start + PAIRS_AT_A_TIME])).items():
                 scores[name] += values
-        found = [Scores(side=side.name, encoder=side.encoder, scores=scores[side.name]) for side in matcher.sides]
-        return ScoreAnswer(sides=found, milliseconds=_since(started))
+        found = [Scores(model=one.name, encoder=one.encoder, scores=scores[one.name]) for one in matcher.models]
+        return ScoreAnswer(models=found, milliseconds=_since(started))
 
 
 async def score_some(batcher: Batcher, pairs: list[Pair]) -> dict[str, list[float]]:
-    """By side, the cosine of each pair."""
+    """By model, the cosine of each pair."""
     texts = (*(pair.left for pair in pairs), *(pair.right for pair in pairs))
     answer = await batcher.ask(Question(texts, left=len(pairs)))
     return {
@@ -226,12 +228,13 @@ def _answer(status: int, error: str, given: str, expected: str, problems: list[d
 
 def _show(value: object) -> str:
     """The beginning of what was given, fit to print: a text may hold half characters, a number may be no number."""
-    text = (
-        value[:80] + "…" if isinstance(value, str) and len(value) > 80 else repr(value) if not isinstance(value, str) else value
-    )
-    text = text if len(text) <= 200 else text[:200] + "…"
-    length = f" ({len(value):,} characters)" if isinstance(value, str) and len(value) > 80 else ""
-    return text.encode("utf-8", "backslashreplace").decode() + length
+    if not isinstance(value, str):
+        shown = shorten(repr(value))
+    elif len(value) > MOST_SHOWN:
+        shown = f"{shorten(value, MOST_SHOWN + 1)} ({len(value):,} characters)"
+    else:
+        shown = value  # white space too
+    return shown.encode("utf-8", "backslashreplace").decode()
 
 
 def _since(started: float) -> float:

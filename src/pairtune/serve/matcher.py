@@ -52,7 +52,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """By side: (texts, n) unit vectors, and the matches of the first text, best first."""
+    """By model, tuned or original: (texts, n) unit vectors, and the matches of the first text, best first."""
 
     vectors: dict[str, np.ndarray]
     matches: dict[str, list[tuple[float, str]]]
@@ -62,39 +62,39 @@ class Answer:
 class Matcher:
     """Answers many questions at a time: every distinct text goes through each encoder once."""
 
-    sides: tuple[Served, ...]
+    models: tuple[Served, ...]
     corpus: str | None = None
 
     def answer(self, questions: Sequence[Question]) -> list[Answer]:
         """The answers, in order."""
         answers = [Answer({}, {}) for _ in questions]
-        for side in self.sides:
-            asked = [question.prompted(side.prompts) for question in questions]
+        for served in self.models:
+            asked = [question.prompted(served.prompts) for question in questions]
             distinct = list(dict.fromkeys(text for texts in asked for text in texts))
             row = {text: place for place, text in enumerate(distinct)}
-            vectors = side.model.encode(distinct, normalize_embeddings=True, show_progress_bar=False).astype(np.float32)
+            vectors = served.model.encode(distinct, normalize_embeddings=True, show_progress_bar=False).astype(np.float32)
             for texts, answer in zip(asked, answers, strict=True):
-                answer.vectors[side.name] = vectors[[row[text] for text in texts]]
-            _search(side, questions, answers)
+                answer.vectors[served.name] = vectors[[row[text] for text in texts]]
+            _search(served, questions, answers)
         return answers
 
     @property
     def texts(self) -> int:
         """How many distinct texts the corpus has."""
-        index = self.sides[0].index
+        index = self.models[0].index
         return 0 if index is None else len(index.texts)
 
 
-def _search(side: Served, questions: Sequence[Question], answers: Sequence[Answer]) -> None:
+def _search(served: Served, questions: Sequence[Question], answers: Sequence[Answer]) -> None:
     """Find the matches of all questions that ask for some, in one go."""
     asking = [place for place, question in enumerate(questions) if question.top]
-    if side.index is None or not asking:
+    if served.index is None or not asking:
         return
-    most = min(max(questions[place].top for place in asking), len(side.index.texts))
-    scores, rows = side.index.faiss.search(np.stack([answers[place].vectors[side.name][0] for place in asking]), most)
+    most = min(max(questions[place].top for place in asking), len(served.index.texts))
+    scores, rows = served.index.faiss.search(np.stack([answers[place].vectors[served.name][0] for place in asking]), most)
     for place, values, found in zip(asking, scores, rows, strict=True):
         pairs = zip(values[: questions[place].top], found[: questions[place].top], strict=True)
-        answers[place].matches[side.name] = [(float(value), side.index.texts[at]) for value, at in pairs]
+        answers[place].matches[served.name] = [(float(value), served.index.texts[at]) for value, at in pairs]
 
 
 def use_half_the_cores() -> None:
@@ -129,8 +129,8 @@ def load_matcher(
         except UserError as problem:
             say(f"the encoder that {model} came from is not shown: {problem}; --original names one")
     asked: AskedPrompts = prompts or {}
-    sides = tuple(_prepare(name, *encoder, texts, corpus, asked) for name, encoder in loaded.items())
-    return Matcher(sides, None if corpus is None else corpus.name)
+    models = tuple(_prepare(name, *encoder, texts, corpus, asked) for name, encoder in loaded.items())
+    return Matcher(models, None if corpus is None else corpus.name)
 
 
 def _prepare(

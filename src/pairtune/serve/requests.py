@@ -218,7 +218,7 @@ class Match(BaseModel):
 class Matches(BaseModel):
     """What one encoder finds, best first."""
 
-    side: str = Field(description="tuned or original", examples=["tuned"])
+    model: str = Field(description="tuned or original", examples=["tuned"])
     encoder: str
     matches: list[Match]
 
@@ -226,14 +226,14 @@ class Matches(BaseModel):
 class SearchAnswer(BaseModel):
     """The nearest texts, for each encoder."""
 
-    sides: list[Matches]
+    models: list[Matches]
     milliseconds: float = Field(description="from the arrival of the request to the answer")
 
 
 class Scores(BaseModel):
     """The cosine of each pair, in the order of the request."""
 
-    side: str = Field(description="tuned or original", examples=["tuned"])
+    model: str = Field(description="tuned or original", examples=["tuned"])
     encoder: str
     scores: list[float]
 
@@ -241,14 +241,14 @@ class Scores(BaseModel):
 class ScoreAnswer(BaseModel):
     """The scores of the pairs, for each encoder."""
 
-    sides: list[Scores]
+    models: list[Scores]
     milliseconds: float = Field(description="from the arrival of the request to the answer")
 
 
 class Encoder(BaseModel):
     """One of the encoders that answer."""
 
-    side: str
+    model: str
     encoder: str
     tokens: int | None = Field(description="how much of a text it reads")
 
@@ -257,7 +257,7 @@ class About(BaseModel):
     """What is being served, and how much may be asked at once."""
 
     version: str
-    sides: list[Encoder]
+    models: list[Encoder]
     corpus: str | None
     texts: int = Field(description="distinct texts of the corpus")
     most_characters: int

@@ -63,7 +63,7 @@ def make_server(
     app = make_app(matcher, token=token, hosts=hosts, body_seconds=body_seconds)
     config = uvicorn.Config(
         app,
-        http=type("Prompt", (Prompt,), {"silent_seconds": silent_seconds}),
+        http=type("Impatient", (Impatient,), {"silent_seconds": silent_seconds}),
         ws="none",
         log_level="error",
         access_log=False,
@@ -76,7 +76,7 @@ def make_server(
     return uvicorn.Server(config)
 
 
-class Prompt(H11Protocol):
+class Impatient(H11Protocol):
     """The host's HTTP, less patient: a client that says nothing, half a header, or stops reading is let go."""
 
     silent_seconds = SILENT_SECONDS

@@ -1,4 +1,4 @@
-"""What candidates are judged by: parts of train and dev that are held out in turn. Test is no part of it."""
+"""What variants are judged by: parts of train and dev that are held out in turn. Test is no part of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from pairtune.data.pairs import Kind, PairSet, Task
 from pairtune.data.sources import change_each, without_test
-from pairtune.data.splits import PARTS, connect, distinct, rotate_dev, share
+from pairtune.data.splits import PARTS, connect, distinct, hash_to_unit, rotate_dev
 from pairtune.errors import UserError
 
 FEWEST_FOLDS = 3  # tenths that can be held out; with fewer, seeds are compared on the given dev
@@ -107,7 +107,7 @@ def _first_groups(groups: Sequence[str], most: int) -> np.ndarray:
     sizes = Counter(groups)
     taken: set[str] = set()
     count = 0
-    for name in sorted(sizes, key=share):
+    for name in sorted(sizes, key=hash_to_unit):
         if not taken or count + sizes[name] <= most:
             taken.add(name)
             count += sizes[name]
@@ -120,7 +120,7 @@ def _smaller_corpus(pairs: PairSet, others: int) -> PairSet:
         return pairs
     answers = set(pairs.right)
     rest = [text for text in pairs.corpus if text not in answers]
-    return replace(pairs, corpus=distinct((*pairs.right, *sorted(rest, key=share)[:others])))
+    return replace(pairs, corpus=distinct((*pairs.right, *sorted(rest, key=hash_to_unit)[:others])))
 
 
 def _stand_in(dev: PairSet) -> PairSet:

@@ -1,6 +1,6 @@
 """What was tried and how it went: an Optuna study, in a file or a database that several processes work on at once.
 
-A trial is a candidate, its intermediate values are the scores of its folds, each written as it ends. Nothing else is kept in
+A trial is a variant, its intermediate values are the scores of its folds, each written as it ends. Nothing else is kept in
 memory, so a process may die at any moment: who comes next reads the storage and goes on.
 """
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import FrozenTrial
 
-STARTUP = 10  # candidates before the sampler believes what it has seen
+STARTUP = 10  # variants before the sampler believes what it has seen
 OPENINGS = 5  # attempts to open a database, a second apart
-DRAWS = 20  # attempts to find a candidate that was not tried before
+DRAWS = 20  # attempts to find a variant that was not tried before
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A candidate and what is known of it.
+    """A variant and what is known of it.
 
     scores, before: the main metric on the dev of each fold, trained and as the encoder came. seconds: what each fold took.
     claimed: the folds that a living process is at. ended: how its race ended, "" while it goes on.
@@ -47,7 +47,7 @@ class Entry:
 
 
 class Ledger:
-    """The candidates of one search, in order of their numbers; the first one is the starting recipe and carries the plan."""
+    """The variants of one search, in order of their numbers; the first one is the starting recipe and carries the plan."""
 
     def __init__(self, study: Study) -> None:
         self._study = study
@@ -78,7 +78,7 @@ class Ledger:
         return self._study.study_name
 
     def plan(self) -> dict[str, Any] | None:
-        """What the first process has decided for all, once there is a first candidate."""
+        """What the first process has decided for all, once there is a first variant."""
         for trial in self._trials()[:1]:
             found: dict[str, Any] = trial.user_attrs["plan"]
             return found
@@ -99,7 +99,7 @@ class Ledger:
         self._study.set_user_attr("closed", closed)
 
     def entries(self) -> list[Entry]:
-        """All candidates; one that two processes have entered at once counts once."""
+        """All variants; one that two processes have entered at once counts once."""
         found: dict[frozenset[tuple[str, str]], Entry] = {}
         for trial in self._trials():
             if "levels" in trial.user_attrs:
@@ -108,17 +108,17 @@ class Ledger:
         return list(found.values())
 
     def enter(self, levels: Levels, space: Space) -> Entry:
-        """A new candidate with these levels."""
+        """A new variant with these levels."""
         self._study.enqueue_trial(dict(levels), user_attrs={"levels": levels}, skip_if_exists=False)
         return self._ask(space)
 
     def draw(self, space: Space) -> Entry | None:
-        """A new candidate where the sampler (TPE) hopes for most; None when it finds none that was not tried."""
+        """A new variant where the sampler (TPE) hopes for most; None when it finds none that was not tried."""
         import optuna
 
         for _ in range(DRAWS):
             known = self.entries()
-            seed = len(self._trials())  # the same search draws the same candidates
+            seed = len(self._trials())  # the same search draws the same variants
             self._study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP)
             entry = self._ask(space)
             if entry.levels not in [one.levels for one in known]:
@@ -151,7 +151,7 @@ class Ledger:
             trial.report(score, fold)
 
     def end(self, entry: Entry, why: str, gain: float | None) -> None:
-        """The race of a candidate is over. gain: over the starting recipe, for the sampler; None where there is no figure."""
+        """The race of a variant is over. gain: over the starting recipe, for the sampler; None where there is no figure."""
         import optuna
 
         with suppress(optuna.exceptions.UpdateFinishedTrialError, ValueError):  # another process has ended it
@@ -164,7 +164,7 @@ class Ledger:
         import optuna
 
         with warnings.catch_warnings(), suppress(ValueError, RuntimeError, UserWarning):
-            warnings.simplefilter("error", UserWarning)  # too few candidates
+            warnings.simplefilter("error", UserWarning)  # too few variants
             return dict(optuna.importance.get_param_importances(self._study))
         return {}
 

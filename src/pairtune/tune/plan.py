@@ -24,7 +24,7 @@ from pairtune.tune.worker import Job, Setup, attempt
 
 TRIAL_PAIRS = 512  # of the short training that shows how fast this machine is
 FEW_FOLDS, MANY_FOLDS, MANY_TRAININGS = 5, 10, 60  # ten folds only where so many trainings can be made
-FEWEST_TRAININGS = ENOUGH + 2  # with fewer no candidate could win
+FEWEST_TRAININGS = ENOUGH + 2  # with fewer no variant could win
 COMFORTABLE = 24  # trainings that a search should have, where pairs have to be left out for it
 TOLERABLE = 12  # with so many of full size none are left out
 FEWEST_PAIRS = 400  # folds of fewer pairs say too little
@@ -153,7 +153,7 @@ def count_last(whole: float, seconds: float) -> int:
 
 
 def count_folds(trainings: float) -> int:
-    """How many folds a candidate may be judged by, when so many trainings can be made; 0: there is no use in a race."""
+    """How many folds a variant may be judged by, when so many trainings can be made; 0: there is no use in a race."""
     if trainings < FEWEST_TRAININGS:
         return 0
     return MANY_FOLDS if trainings >= MANY_TRAININGS else FEW_FOLDS

@@ -27,12 +27,12 @@ from pairtune.tune.space import Space, describe_changes
 from pairtune.tune.tried import ENOUGH, Comparison, Tried, Tuning, choose_finalists, choose_winner, common_noise, compare, judge
 from pairtune.tune.worker import Done, Job, Setup, attempt
 
-TOO_SHORT = "too little time to compare candidates: the starting recipe is trained; give more minutes"
-Work = tuple[Entry, int]  # a candidate and the number of a fold
+TOO_SHORT = "too little time to compare variants: the starting recipe is trained; give more minutes"
+Work = tuple[Entry, int]  # a variant and the number of a fold
 
 
 def race(task: Task, base: Recipe, reasons: tuple[str, ...], ledger: Ledger, budget: Budget, out: Path, leads: bool) -> Tuning:
-    """Race candidates until the budget is used. leads: this process ends the race for all others too."""
+    """Race variants until the budget is used. leads: this process ends the race for all others too."""
     with scratch_folder(out) as scratch:
         plan = agree(task, base, reasons, ledger, budget, scratch)
         space, folds = Space.around(plan.base, task.kind), make_folds(task, plan.pairs, plan.folds)
@@ -110,7 +110,7 @@ def describe_race(task: Task, course: Course, plan: Plan, notes: list[str], budg
         encoder=plan.base.encoder,
         reasons=list(plan.reasons),
         notes=notes,
-        tried=[_describe(entry, entries, course) for entry in entries],
+        tried=[_as_tried(entry, entries, course) for entry in entries],
         before={fold: score for entry in entries for fold, score in entry.before.items()},
         chosen=chosen,
         finalists=[course.space.recipe(entries[place].levels).model_dump(mode="json") for place in finalists],
@@ -123,7 +123,7 @@ def describe_race(task: Task, course: Course, plan: Plan, notes: list[str], budg
     )
 
 
-def _describe(entry: Entry, entries: Sequence[Entry], course: Course) -> Tried:
+def _as_tried(entry: Entry, entries: Sequence[Entry], course: Course) -> Tried:
     found = course.gain(entry, entries)
     return Tried(
         number=entry.number,
@@ -162,13 +162,13 @@ class Course:
         return self.job(entry, fold)
 
     def job(self, entry: Entry, fold: int) -> Job:
-        """The training of a candidate on a fold."""
-        recipe = self.space.recipe(entry.levels, name=f"candidate-{entry.number}")
+        """The training of a variant on a fold."""
+        recipe = self.space.recipe(entry.levels, name=f"variant-{entry.number}")
         return Job(recipe.model_copy(update={"task": fold_name(fold), "dev": "given", "dev_candidates": 0}), fold)
 
     def settle(self, job: Job, done: Done) -> None:
         """Note what became of a fold."""
-        number = int(job.recipe.name.removeprefix("candidate-"))
+        number = int(job.recipe.name.removeprefix("variant-"))
         entry = next(one for one in self.ledger.entries() if one.number == number)
         if done.record is not None:
             metric = self.metric
@@ -181,7 +181,7 @@ class Course:
         self._say(entry, job.seed, done)
 
     def review(self) -> list[Entry]:
-        """All candidates, after those have been ended that are clearly behind the best, or through all folds."""
+        """All variants, after those have been ended that are clearly behind the best, or through all folds."""
         entries = self.ledger.entries()
         for entry in entries[1:]:
             if not entry.ended and entry.scores and not entry.claimed:
@@ -192,17 +192,17 @@ class Course:
         return self.ledger.entries()
 
     def against_best(self, entry: Entry, entries: Sequence[Entry]) -> Comparison:
-        """A candidate beside the best of the others."""
+        """A variant beside the best of the others."""
         others = [one for one in entries if one.number != entry.number]
         return compare(entry.scores, others[self.best(others)].scores, self.noise(entries))
 
     def best(self, entries: Sequence[Entry]) -> int:
-        """The place of the candidate that would be taken now."""
+        """The place of the variant that would be taken now."""
         changes = [len(self.space.changes(entry.levels)) for entry in entries]
         return choose_winner([entry.scores for entry in entries], changes, len(self.folds.numbers))
 
     def gain(self, entry: Entry, entries: Sequence[Entry]) -> Comparison:
-        """A candidate beside the starting recipe."""
+        """A variant beside the starting recipe."""
         return compare(entry.scores, entries[0].scores, self.noise(entries))
 
     def noise(self, entries: Sequence[Entry]) -> float | None:
@@ -210,7 +210,7 @@ class Course:
         return common_noise([one.scores for one in entries[1:]], entries[0].scores)
 
     def _open_work(self, entries: Sequence[Entry]) -> Work | None:
-        """A fold of a candidate that is in the race: first of the starting recipe, which all are compared with."""
+        """A fold of a variant that is in the race: first of the starting recipe, which all are compared with."""
         base, best = entries[0], entries[self.best(entries)]
         if len(base.scores) + len(base.claimed) < min(ENOUGH, len(self.folds.numbers)):
             return base, self._free_folds(base)[0]
@@ -223,7 +223,7 @@ class Course:
         return None
 
     def _new_work(self, entries: Sequence[Entry], left: float) -> Work | None:
-        """The first fold of a new candidate, if it can still win: a neighbor of the best, then one that the sampler draws."""
+        """The first fold of a new variant, if it can still win: a neighbor of the best, then one that the sampler draws."""
         if left < min(ENOUGH, len(self.folds.numbers)):
             return None
         known = [entry.levels for entry in entries]
@@ -241,10 +241,10 @@ class Course:
         now = next(one for one in entries if one.number == entry.number)
         what = describe_changes(self.space.changes(entry.levels))
         if done.record is None:
-            say(f"candidate {entry.number} ({what}) failed: {done.problem.splitlines()[0]}")
+            say(f"variant {entry.number} ({what}) failed: {done.problem.splitlines()[0]}")
             return
         place = f"{self.folds.numbers.index(fold) + 1} of {len(self.folds.numbers)}"
-        line = f"candidate {entry.number} ({what}), fold {place}: {self.metric} {now.scores[fold]:.4f}"
+        line = f"variant {entry.number} ({what}), fold {place}: {self.metric} {now.scores[fold]:.4f}"
         if now.number != entries[0].number and (found := self.against_best(now, entries)).folds:
             line += f"; against the best {found}"
         best = entries[self.best(entries)]

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pairtune.data.pairs import Task
 from pairtune.data.profile import Profile, describe_profile, profile
 from pairtune.encoders.loading import fast_precision
-from pairtune.runs.recipe import Recipe, read_recipe
+from pairtune.runs.recipe import Recipe
 from pairtune.runs.settings import USE_MINED, default_of
+from pairtune.runs.toml import read_recipe
 
 COMPETING = 2.0  # pairs of a left text, on average, from which on its right texts compete with each other
 MANY_PAIRS = 200_000  # beyond, one epoch shows the encoder enough

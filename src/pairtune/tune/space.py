@@ -1,4 +1,4 @@
-"""What candidates differ in: for each kind of data, the settings that vary and their levels, in one table."""
+"""What variants differ in: for each kind of data, the settings that vary and their levels, in one table."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from pairtune.data.pairs import Kind
-from pairtune.runs.recipe import Recipe, lay_over, make_recipe
+from pairtune.runs.recipe import Recipe
+from pairtune.runs.toml import lay_over, make_recipe
 
 Levels = dict[str, str]  # axis → the label of its level
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One thing that candidates differ in.
+    """One thing that variants differ in.
 
     fields: the settings of a stage that it sets together. levels: their values, the most promising first.
     only: the axis says nothing unless `loss.kind` is one of these.
@@ -93,7 +94,7 @@ SHARED = (  # what several sources have in common: each may have a loss and an o
 
 @dataclass(frozen=True)
 class Space:
-    """The candidates around the recipe that a search starts from; its own levels are always among those of an axis."""
+    """The variants around the recipe that a search starts from; its own levels are always among those of an axis."""
 
     base: Recipe
     axes: tuple[Axis, ...]
@@ -132,11 +133,11 @@ class Space:
         return {axis.name: levels[axis.name] for axis in self.axes if axis.name in levels and _speaks(axis, kind)}
 
     def changes(self, levels: Mapping[str, str]) -> Levels:
-        """In what a candidate differs from the base: the fewer, the simpler it is."""
+        """In what a variant differs from the base: the fewer, the simpler it is."""
         return {name: level for name, level in self.settled(levels).items() if level != self._level_in_base(name)}
 
     def neighbors(self, levels: Mapping[str, str]) -> Iterator[Levels]:
-        """All candidates that differ from this one in one axis: the first other level of each axis, then the second ones."""
+        """All variants that differ from this one in one axis: the first other level of each axis, then the second ones."""
         here = self.settled(levels)
         most = max(len(axis.levels) for axis in self.axes)
         for place in range(most):
@@ -173,7 +174,7 @@ def label(level: tuple[Any, ...]) -> str:
 
 
 def describe_changes(changes: Mapping[str, str]) -> str:
-    """In what a candidate differs, in words.
+    """In what a variant differs, in words.
 
     >>> describe_changes({"learning rate": "5e-05", "order": "examples"}), describe_changes({})
     ('learning rate 5e-05, order examples', 'the starting recipe')

@@ -1,4 +1,4 @@
-"""What was tried: which candidate is better, by differences on the same folds with their noise, and the record of a search."""
+"""What was tried: which variant is better, by differences on the same folds with their noise, and the record of a search."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pairtune.errors import UserError
 
 FoldScores = Mapping[int, float]  # the number of a fold → the main metric on its dev
 Verdict = Literal["dropped", "open", "better", "tie"]
-ENOUGH = 4  # folds before a candidate may win
-PRIOR = 2.0  # how many folds the noise of the other candidates is worth
+ENOUGH = 4  # folds before a variant may win
+PRIOR = 2.0  # how many folds the noise of the other variants is worth
 FEWEST_DEGREES = 2  # degrees of freedom before the noise of the others is believed
 
 
@@ -36,7 +36,7 @@ class Comparison:
 def compare(one: FoldScores, other: FoldScores, noise: float | None = None) -> Comparison:
     """How much better one is than the other.
 
-    noise: the standard deviation of such differences from fold to fold, as other candidates show it; two or three folds alone say
+    noise: the standard deviation of such differences from fold to fold, as other variants show it; two or three folds alone say
     little about it.
     """
     found = differences(one, other)
@@ -56,7 +56,7 @@ def differences(one: FoldScores, other: FoldScores) -> np.ndarray:
 
 
 def common_noise(scores: Iterable[FoldScores], base: FoldScores) -> float | None:
-    """The standard deviation, from fold to fold, of the differences of candidates to the base; None where too few are known."""
+    """The standard deviation, from fold to fold, of the differences of variants to the base; None where too few are known."""
     squares, freedom = 0.0, 0
     for one in scores:
         found = differences(one, base)
@@ -83,7 +83,7 @@ def judge(found: Comparison, most: int) -> Verdict:
 
 
 def choose_winner(scores: Sequence[FoldScores], changes: Sequence[int], most: int) -> int:
-    """The place of the candidate to take; the first one is the starting recipe.
+    """The place of the variant to take; the first one is the starting recipe.
 
     Of those with enough folds, find the one with the largest mean gain over the first, and all that are not clearly behind it.
     Of these take the simplest: the one with the fewest changes, then the one with the largest gain.
@@ -97,7 +97,7 @@ def choose_winner(scores: Sequence[FoldScores], changes: Sequence[int], most: in
 
 
 def choose_finalists(scores: Sequence[FoldScores], chosen: int, most: int, count: int) -> list[int]:
-    """The places of at most so many candidates whose weights may be averaged with those of the winner.
+    """The places of at most so many variants whose weights may be averaged with those of the winner.
 
     The starting recipe, which rests on more data than these pairs, is the first; then those that are not clearly behind the
     winner, the best first.
@@ -118,7 +118,7 @@ TUNING = "tuning.json"
 
 
 class Tried(BaseModel):
-    """A candidate. changes: in what it differs from the starting recipe, by axis. scores: on dev, by the number of the fold.
+    """A variant. changes: in what it differs from the starting recipe, by axis. scores: on dev, by the number of the fold.
 
     gain, error: over the starting recipe on `folds` common folds, and its standard error (None: not known).
     ended: how its race ended.
@@ -168,7 +168,7 @@ class Tuning(BaseModel):
 
     @property
     def winner(self) -> Tried:
-        """The candidate that was chosen."""
+        """The variant that was chosen."""
         return self.tried[self.chosen]
 
     @property

@@ -1,4 +1,4 @@
-"""Choose a recipe for one's data: race candidates on held-out parts of train and dev, then train the winner.
+"""Choose a recipe for one's data: race variants on held-out parts of train and dev, then train the winner.
 
 Test is looked at once, when the winner has been trained.
 """
@@ -20,9 +20,9 @@ from pairtune.errors import UserError
 from pairtune.progress import say
 from pairtune.runs.folder import refuse_encoder_folder, write_whole
 from pairtune.runs.lock import hold_folder
-from pairtune.runs.recipe import Recipe, make_recipe
+from pairtune.runs.recipe import Recipe
 from pairtune.runs.record import Run
-from pairtune.runs.settings import write_toml
+from pairtune.runs.toml import make_recipe, write_toml
 from pairtune.tune.ledger import Ledger, list_searches
 from pairtune.tune.plan import Budget
 from pairtune.tune.race import race
@@ -60,7 +60,7 @@ def tune(
 ) -> Tuned | None:
     """Choose a recipe by cross-validation over train and dev, train the winner into `out`, then score it on test.
 
-    start: the candidate that all others have to beat; the rules' choice unless given.
+    start: the variant that all others have to beat; the rules' choice unless given.
     reasons: for it, to be shown. minutes: for everything; None: no limit.
     most_trainings: of folds, in all. storage: a file or a database URL that several processes share. join: only help with the
     race that another process leads; None is returned. resume: go on with a search that was stopped.
@@ -96,7 +96,7 @@ def check_limits(minutes: float | None, most_trainings: int | None, jobs: int) -
 
 
 def choose_start(task: Task, start: Recipe | None, reasons: Sequence[str], encoder: str | None) -> tuple[Recipe, tuple[str, ...]]:
-    """The candidate that all others have to beat, and why it is the one."""
+    """The variant that all others have to beat, and why it is the one."""
     if start is None:
         choice = choose(without_test(task))
         start, reasons = choice.recipe, choice.reasons
@@ -157,7 +157,7 @@ def last_recipe(task: Task, tuning: Tuning) -> Recipe:
     if gain is None:
         return recipe
     if gain <= 0:
-        say(f"no candidate was better than {recipe.encoder} as it came, on the held-out pairs")
+        say(f"no variant was better than {recipe.encoder} as it came, on the held-out pairs")
         return recipe.model_copy(update={"select": "best"})
     joined = recipe.select != "best" and task.kind != "classification" and not task.sources
     return recipe.model_copy(update={"dev": "joined"}) if joined else recipe

@@ -180,20 +180,18 @@ def before_path(job: Job, task: Task, out: Path) -> Path:
 
 def _lend_before(kept: Path, folder: RunFolder) -> None:
     """Spare a run the scoring of an encoder that another run has scored."""
-    from pairtune.sbert.outcomes import kept_outcome
+    from pairtune.sbert.outcomes import outcome_before
 
     if kept.exists() and not folder.finished and not (folder.path / "before.json").exists():
         found = json.loads(kept.read_text())
-        write_whole(kept_outcome(folder, "before"), json.dumps(found["outcome"]))
+        write_whole(outcome_before(folder), json.dumps(found["outcome"]))
         write_whole(folder.path / "before.json", json.dumps(found["scores"]))
 
 
 def _keep_before(path: Path, record: Run, evidence: Evidence | None) -> None:
     if evidence is not None and evidence.test is not None and not path.exists():
         kept = {"scores": record.before, "outcome": evidence.test.before.model_dump()}
-        aside = path.with_name(f"{path.name}.{os.getpid()}")  # another worker may be here too
-        write_whole(aside, json.dumps(kept))
-        aside.replace(path)
+        write_whole(path, json.dumps(kept), shared=True)  # another worker may be here too
 
 
 @contextmanager

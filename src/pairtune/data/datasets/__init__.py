@@ -41,12 +41,12 @@ def load_task(name: str, data: Path | None = None) -> Task:
     info = _info(name)
     folder = find_folder(info, data)
     if folder:
-        return _task(info, info.load(folder), str(folder))
-    looked = " or ".join(str(place / info.folder) for place in _places(data))
+        return _make_task(info, info.load(folder), str(folder))
+    looked = " or ".join(str(place / info.folder) for place in _data_folders(data))
     if info.fetch is None:
         raise UserError(f"task {name}: there is no folder {looked}. To get the data: {info.how}")
     say(f"task {name}: there is no folder {looked}")
-    return _task(info, info.fetch(), "network")
+    return _make_task(info, info.fetch(), "network")
 
 
 def task_status(name: str, data: Path | None = None) -> TaskStatus:
@@ -68,10 +68,10 @@ def find_folder(info: TaskInfo, data: Path | None = None) -> Path | None:
     """The folder with the task's files: the first place that has one."""
     if info.built_in:
         return info.built_in
-    return next((place / info.folder for place in _places(data) if (place / info.folder).is_dir()), None)
+    return next((place / info.folder for place in _data_folders(data) if (place / info.folder).is_dir()), None)
 
 
-def _places(data: Path | None) -> list[Path]:
+def _data_folders(data: Path | None) -> list[Path]:
     named = data or os.environ.get("PAIRTUNE_DATA")
     return [*([Path(named)] if named else []), cache_folder() / "data"]
 
@@ -82,7 +82,7 @@ def _info(name: str) -> TaskInfo:
     return TASKS[name]
 
 
-def _task(info: TaskInfo, splits: Splits, source: str) -> Task:
+def _make_task(info: TaskInfo, splits: Splits, source: str) -> Task:
     return Task(
         name=info.name,
         kind=info.kind,

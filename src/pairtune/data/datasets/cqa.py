@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pairtune.data.files import find_file, need_file, pick_columns, read_delimited
 from pairtune.data.pairs import PairSet
-from pairtune.data.splits import METRICS_OF_KIND, Splits, TaskInfo, fold
+from pairtune.data.splits import METRICS_OF_KIND, Splits, TaskInfo, single_spaces
 from pairtune.errors import UserError
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def read_comments(path: Path) -> list[ForumText]:
         for comment in thread.findall("RelComment"):
             grade = _grade(path, comment, "RELC_RELEVANCE2RELQ", COMMENTS)
             good = None if grade is None else grade == 2
-            text = fold(comment.findtext("RelCText") or "")
+            text = single_spaces(comment.findtext("RelCText") or "")
             names = related.get("RELQ_ID", ""), comment.get("RELC_ID", "")
             candidates.append(ForumText(*names, question, text, good, grade or 0))
     return candidates
@@ -124,7 +124,15 @@ def read_questions(path: Path) -> list[ForumText]:
         columns = ("orgq_id", "relq_id", "orgq", "relq", "label")
         records = pick_columns(path, read_delimited(path), columns)
         return [
-            ForumText(query, name, fold(question), unquote(fold(text)), label == "1", int(label == "1"), is_cut(fold(text)))
+            ForumText(
+                query,
+                name,
+                single_spaces(question),
+                unquote(single_spaces(text)),
+                label == "1",
+                int(label == "1"),
+                is_cut(single_spaces(text)),
+            )
             for _, (query, name, question, text, label) in records
         ]
     candidates = []
@@ -243,7 +251,7 @@ def _pairs(candidates: Sequence[ForumText]) -> PairSet:
 
 def _subject_and_body(element: Element, prefix: str) -> str:
     """Joined by a full stop, always: that is what the TSV files of subtask B hold, and texts must look the same in all."""
-    subject, body = (fold(element.findtext(f"{prefix}{part}") or "") for part in ("Subject", "Body"))
+    subject, body = (single_spaces(element.findtext(f"{prefix}{part}") or "") for part in ("Subject", "Body"))
     return f"{subject}. {body}".strip()
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from pairtune.data.files import find_file, need_file, pick_columns, read_delimited
 from pairtune.data.pairs import PairSet
-from pairtune.data.splits import METRICS_OF_KIND, HubRow, Splits, TaskInfo, hub_splits, in_tenth, share
+from pairtune.data.splits import METRICS_OF_KIND, HubRow, Splits, TaskInfo, hash_to_unit, hub_splits, in_tenth
 from pairtune.data.table import binary_label
 from pairtune.errors import UserError
 
@@ -129,7 +129,7 @@ def _read_qqp(path: Path) -> PairSet:
 
 
 def _qqp_order(row: HubRow) -> float:
-    return share(f"qqp:{row['idx']}")
+    return hash_to_unit(f"qqp:{row['idx']}")
 
 
 def _hub_qqp(rows: Iterable[HubRow]) -> PairSet:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pairtune.data.files import need_file, pick_columns, read_delimited
 from pairtune.data.pairs import PairSet
-from pairtune.data.splits import Splits, TaskInfo, connect, distinct, fold, in_tenth
+from pairtune.data.splits import Splits, TaskInfo, connect, distinct, in_tenth, single_spaces
 from pairtune.errors import UserError
 
 TRAIN_PAIRS = 800  # the first pairs of the file; the rest is test
@@ -24,10 +24,10 @@ def load_pfcc(folder: Path) -> Splits:
     """Two TSV files with headers and quoting: the pairs, and all verified claims, which are the corpus."""
     path = need_file(folder, "tweet-veclaim-pairs.tsv")
     records = [fields for _, fields in pick_columns(path, read_delimited(path, quoted=True), ("claim", "fact"))]
-    tweets, claims = [fold(tweet) for tweet, _ in records], [fold(claim) for _, claim in records]
+    tweets, claims = [single_spaces(tweet) for tweet, _ in records], [single_spaces(claim) for _, claim in records]
     if len(records) <= TRAIN_PAIRS:
         raise UserError(f"{path}: {len(records)} pairs, expected more than {TRAIN_PAIRS}: the first {TRAIN_PAIRS} are train")
-    titles, corpus = _read_corpus(need_file(folder, "verified-claims.tsv"), claims)
+    titles, corpus = _read_claims(need_file(folder, "verified-claims.tsv"), claims)
     # every pair is a query of its own: the paper's scores are multiples of 1/199, with one tweet twice
     pairs = PairSet.of(tweets, claims, query=[f"tweet {row}" for row in range(1, len(records) + 1)], corpus=corpus)
     dev = in_tenth(connect(tweets[:TRAIN_PAIRS], claims[:TRAIN_PAIRS]))
@@ -47,13 +47,13 @@ def load_pfcc(folder: Path) -> Splits:
     )
 
 
-def _read_corpus(path: Path, claims: Sequence[str]) -> tuple[PairSet, tuple[str, ...]]:
+def _read_claims(path: Path, claims: Sequence[str]) -> tuple[PairSet, tuple[str, ...]]:
     """The articles' titles, each with the claim that it verifies, and all claims; every paired claim is among them.
 
     White space is folded, and what is then the same stands there once.
     """
     records = [fields for _, fields in pick_columns(path, read_delimited(path, quoted=True), ("title", "fact"))]
-    articles = list(dict.fromkeys((fold(title), fold(fact)) for title, fact in records))
+    articles = list(dict.fromkeys((single_spaces(title), single_spaces(fact)) for title, fact in records))
     corpus = distinct(fact for _, fact in articles)
     missing = set(claims) - set(corpus)
     if missing:

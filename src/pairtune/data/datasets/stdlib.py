@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pairtune.data.pairs import PairSet
-from pairtune.data.splits import METRICS_OF_KIND, Splits, TaskInfo, distinct, fold, share
+from pairtune.data.splits import METRICS_OF_KIND, Splits, TaskInfo, distinct, hash_to_unit, single_spaces
 from pairtune.errors import UserError
 from pairtune.progress import track
 
@@ -48,7 +48,7 @@ def load_stdlib(folder: Path) -> Splits:
     The sources are parsed with `ast`; nothing is imported or run. The corpus of a split is the calls of its own modules,
     so that dev and test search among functions never seen in training.
     """
-    described = [item for path in track(_modules(folder), "reading the standard library") for item in _describe(folder, path)]
+    described = [item for path in track(_modules(folder), "reading the standard library") for item in _document(folder, path)]
     if not described:
         raise UserError(f"{folder}: no sources of the standard library there; use a Python that comes with its .py files")
     parts = {name: [item for item in described if _split_of(item.module) == name] for name in ("train", "dev", "test")}
@@ -60,7 +60,7 @@ def load_stdlib(folder: Path) -> Splits:
 
 def _split_of(module: str) -> str:
     """A tenth of the modules is test, a tenth dev: a module stays in its split in every version of Python."""
-    at = share(f"pairtune:{module}")
+    at = hash_to_unit(f"pairtune:{module}")
     return "test" if at < 0.1 else "dev" if at < 0.2 else "train"
 
 
@@ -78,14 +78,14 @@ def _names(folder: Path, path: Path) -> tuple[str, ...]:
     return names[:-1] if names[-1] == "__init__" else names
 
 
-def _describe(folder: Path, path: Path) -> Iterator[Described]:
+def _document(folder: Path, path: Path) -> Iterator[Described]:
     names = _names(folder, path)
     try:
         tree = ast.parse(path.read_bytes())
     except SyntaxError:  # a template among the sources, no module
         return
     for prefix, node in _definitions(tree.body, ".".join(names)):
-        text = fold((ast.get_docstring(node) or "").split("\n\n")[0])
+        text = single_spaces((ast.get_docstring(node) or "").split("\n\n")[0])
         if len(text.split()) >= FEWEST_WORDS and f"{node.name}(" not in text:  # the answer would stand in the question
             yield Described(text, f"{prefix}.{node.name}({_arguments(node)})", names[0])
 

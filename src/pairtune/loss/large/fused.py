@@ -57,7 +57,7 @@ def fuse(
 ) -> Tensor | None:
     """The sum of the layout's terms over the divisor; None where a CPU would need maxima: the plain path finds those."""
     capturing = left.is_cuda and torch.cuda.is_current_stream_capturing()
-    maximum = capturing or not _fits(layout, _reach(left, right, temperature, normalize))
+    maximum = capturing or not _sums_are_safe(layout, _reach(left, right, temperature, normalize))
     if maximum and not left.is_cuda:
         return None
     setup = FusedSetup(layout, normalize, _operands(left, right), stored=not left.is_cuda, maximum=maximum, divisor=divisor)
@@ -83,7 +83,7 @@ def _reach(left: Tensor, right: Tensor, temperature: float | Tensor, normalize: 
         return longest / float(temperature)
 
 
-def _fits(layout: Layout, reach: float) -> bool:
+def _sums_are_safe(layout: Layout, reach: float) -> bool:
     """Can 2^S be summed without a shift? A sum has at most m entries; where rows have counts, it is taken times that count."""
     return reach / LN2 + math.log2(layout.pairs) * (1 if layout.row_counts is None else 2) <= EXPONENT
 
@@ -132,7 +132,7 @@ class FusedLoss(torch.autograd.Function):
         at = engine.sums()
         with torch.enable_grad():
             parts = [(part * LN2).requires_grad_() for part in (_own_scores(setup, q, a), *at)]
-            loss = _join(setup.layout, *parts)
+            loss = _sum_terms(setup.layout, *parts)
             given = torch.autograd.grad(loss, parts, allow_unused=True, materialize_grads=True)
         ctx.setup, ctx.temperature = setup, temperature
         ctx.save_for_backward(left, right, q, a, *at, parts[0].detach(), *given, *engine.kept)
@@ -175,7 +175,7 @@ def _tiled() -> ModuleType:
     return tiled
 
 
-def _join(layout: Layout, own: Tensor, rows_at: Tensor, columns_at: Tensor) -> Tensor:
+def _sum_terms(layout: Layout, own: Tensor, rows_at: Tensor, columns_at: Tensor) -> Tensor:
     """The sum of all terms. own: (k,), S of the edges; rows_at, columns_at: (U,) and (V,), log Σ exp S of everything else."""
     edges, total = layout.edges, 0 * own.sum()
     by_row = (rows_at, layout.row_terms, edges.row, layout.row_counts, edges.column, layout.column_counts)
@@ -205,13 +205,13 @@ def _own_scores(setup: FusedSetup, q: Tensor, a: Tensor) -> Tensor:
     edges = setup.layout.edges
     if not setup.stored:
         return _tiled().dot(q, a, edges.count, edges.row, edges.column)
-    row, column = _places(setup.layout)
+    row, column = _edge_places(setup.layout)
     return (q[row] * a[column]).sum(1)
 
 
 def _add_own(layout: Layout, by_q: Tensor, by_a: Tensor, q: Tensor, a: Tensor, own: Tensor) -> None:
     """The edges' share of both gradients, in place: exact, where P may have but eight bits."""
-    row, column = _places(layout)
+    row, column = _edge_places(layout)
     if isinstance(row, slice):
         by_q[row].addcmul_(a[column].float(), own[:, None])
         by_a[column].addcmul_(q[row].float(), own[:, None])
@@ -220,7 +220,7 @@ def _add_own(layout: Layout, by_q: Tensor, by_a: Tensor, q: Tensor, a: Tensor, o
         by_a.index_add_(0, column, q[row].float() * own[:, None])
 
 
-def _places(layout: Layout) -> tuple[Any, Any]:
+def _edge_places(layout: Layout) -> tuple[Any, Any]:
     """The rows and the columns of the edges."""
     diagonal = slice(0, layout.edges.count)
     return (diagonal, diagonal) if layout.edges.row is None else (layout.edges.row, layout.edges.column)

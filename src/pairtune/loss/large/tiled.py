@@ -46,7 +46,7 @@ class Tiled:
         """log₂ Σ 2^S over each row and each column, without what the layout leaves out. (U,) and (V,)."""
         by_row, by_column = (torch.full((len(x),), -torch.inf, device=x.device) for x in (self.q, self.a))
         for rows, columns in self.layout.regions(STEP):
-            for part in _cut(rows, self.sizes.sum_rows):
+            for part in _cut_slice(rows, self.sizes.sum_rows):
                 row_sums, column_sums = self._sum_block(part, columns)
                 torch.logaddexp2(by_row[part], row_sums, out=by_row[part])
                 torch.logaddexp2(by_column[columns], column_sums, out=by_column[columns])
@@ -91,8 +91,8 @@ class Tiled:
         tall = min(128 * max(1, self.processors // cdiv(self.q.shape[1], 256)), 8_448)
         wide = max(STEP, self.sizes.weight_bytes // self.q.itemsize // tall // STEP * STEP)
         for rows, columns in self.layout.regions(STEP):
-            for part in _cut(columns, wide):
-                for strip in _cut(rows, tall):
+            for part in _cut_slice(columns, wide):
+                for strip in _cut_slice(rows, tall):
                     yield strip, part
 
     def _config(self, kernel: str) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
         total.addmm_(one.float(), other.float())
 
 
-def _cut(whole: slice, size: int) -> Iterator[slice]:
+def _cut_slice(whole: slice, size: int) -> Iterator[slice]:
     """Parts of about equal size, a multiple of STEP, at most about `size`."""
     length = _height(whole)
     step = cdiv(cdiv(length, cdiv(length, size)), STEP) * STEP
