@@ -223,12 +223,14 @@ def test_a_corpus_is_lines_or_a_column(tmp_path):
     (tmp_path / "notes.csv").write_text("id,note\n1,one\n")
     with pytest.raises(UserError, match=r"The columns are: id, note; say --column NAME"):
         read_texts(tmp_path / "notes.csv")
-    assert read_texts(tmp_path / "corpus.txt", "text") == read_texts(tmp_path / "corpus.csv", "text") == ["one", "two"]
+    assert read_texts(tmp_path / "corpus.txt") == read_texts(tmp_path / "corpus.csv", "text") == ["one", "two"]
+    with pytest.raises(UserError, match=r"column 'text' is one of a table, and this file has one text per line"):
+        read_texts(tmp_path / "corpus.txt", "text")
     (tmp_path / "empty.txt").write_text("\n")
     with pytest.raises(UserError, match=r"empty\.txt: the file is empty"):
-        read_texts(tmp_path / "empty.txt", "text")
+        read_texts(tmp_path / "empty.txt")
     with pytest.raises(UserError, match=r"none\.txt: could not be read \(No such file"):
-        read_texts(tmp_path / "none.txt", "text")
+        read_texts(tmp_path / "none.txt")
 
 
 def test_pairs_that_occur_again_are_counted_and_contradictions_too(tmp_path):
