@@ -92,7 +92,7 @@ WRONG_DATA = {  # files of pairs that cannot be meant
     "csv.xlsx": lines_of(lambda row: row % 2),
     "error.jsonl": b'{"error": "rate limit"}\n',
     "nested.jsonl": objects_of('{"left": {"a": "q%d"}, "right": ["b%d"]}'),
-    "lists.jsonl": objects_of('["q%d", "b%d"]'),
+    "lists.jsonl": objects_of('["q%d %d"]'),
     "texts.jsonl": objects_of('"q%d %d"'),
     "truth.jsonl": objects_of('{"left": "q%d", "right": true, "x": %d}'),
     "large.jsonl": objects_of('{"left": "q%d", "right": "b%d", "label": 1e400}'),

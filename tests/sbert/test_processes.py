@@ -158,6 +158,7 @@ def test_the_parts_of_a_batch_are_the_batch_whatever_its_size():
 
 
 def test_other_commands_do_not_start_several_times(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    for name, value in {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
     with pytest.raises(UserError, match="only `pairtune train` uses them"):
         CliRunner().invoke(app, ["recipes"], catch_exceptions=False)
