@@ -10,15 +10,11 @@ from lab.own.thirds import thirds_table
 
 SHIPPED = {  # rule → the candidate that became its recipe
     "own/positives": "bsc-ex-t03-m2",
-    "own/grades": "pm.1-ex",
+    "own/grades": "cp.1-ex",
     "own/answers": "pl.1-q-half",
     "own/labelled": "pc.1-uni",
 }
-BEFORE = {  # what cross-validation compared with
-    "own/answers": "pc.1-q-half",
-    "own/positives": "bsc-ex-t02",
-    "own/grades": "cp.1-ex",
-}
+BEFORE = {"own/answers": "pc.1-q-half", "own/positives": "bsc-ex-t02"}  # what cross-validation compared with
 TITLES = {"minilm": "all-MiniLM-L6-v2", "mpnet": "all-mpnet-base-v2"}
 
 

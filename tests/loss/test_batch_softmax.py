@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pairtune.errors import UserError
 from pairtune.loss import NORMALIZATIONS, batch_softmax_loss, mse_of_cosines, pearson_loss
 from pairtune.loss.batch_softmax import CHOICES
-from pairtune.loss.pointwise import COSENT_TEMPERATURE, ERROR_WEIGHT, LISTS_WEIGHT, OF_LISTS, POINTWISE, listwise_loss
+from pairtune.loss.pointwise import COSENT_TEMPERATURE, LISTS_WEIGHT, OF_LISTS, POINTWISE, listwise_loss
 from pairtune.loss.terms import softmax_term
 from pairtune.runs.recipe import LossSettings
 
@@ -309,17 +309,6 @@ def test_pearson_and_cosent_are_added_on_the_scale_of_cosines():
     expected = pearson_loss(left, right, labels).item() + COSENT_TEMPERATURE * cosent
     assert cosent > 2  # not a number that is much the same multiplied and divided by
     assert POINTWISE["pearson+cosent"](left, right, labels).item() == pytest.approx(expected)
-
-
-def test_pearson_and_squared_error_are_added_and_the_error_knows_the_scale_of_the_labels():
-    left, right = batch(pairs=12)
-    cosines = torch.cosine_similarity(left, right)
-    both = POINTWISE["pearson+mse"]
-    labels = torch.rand(12, dtype=torch.float64)
-    expected = pearson_loss(left, right, labels).item() + ERROR_WEIGHT * (cosines - labels).square().mean().item()
-    assert both(left, right, labels).item() == pytest.approx(expected)
-    shift = torch.tensor(0.2, dtype=torch.float64)
-    assert both(left, right, cosines + shift).item() == pytest.approx(ERROR_WEIGHT * 0.04, abs=1e-6)  # Pearson alone sees none
 
 
 def test_lists_are_those_of_plain_loops():

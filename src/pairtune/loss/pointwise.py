@@ -12,7 +12,6 @@ from pairtune.loss.terms import exact, flat_labels, scale_rows, without_autocast
 
 COSENT_TEMPERATURE = 0.05  # the host's default, a scale of 20; of lists, too
 LISTS_WEIGHT = 0.2  # beside Pearson
-ERROR_WEIGHT = 10.0  # of the squared error beside Pearson: of 3 and 10 the better one on pairs that were held out
 NO_SCORE = -1e4  # where there is nothing to sum: finite, so that the gradient is 0 and not NaN
 SMALL_DEVIATION = 1e-6  # values whose deviation is this small beside the largest of them differ by rounding only
 
@@ -65,11 +64,6 @@ def pearson_and_cosent(left: Tensor, right: Tensor, labels: Tensor) -> Tensor:
     return pearson_loss(left, right, labels) + COSENT_TEMPERATURE * cosent_loss(left, right, labels)
 
 
-def pearson_and_mse(left: Tensor, right: Tensor, labels: Tensor) -> Tensor:
-    """Pearson plus ERROR_WEIGHT times the squared error: cosines that follow the labels, on the scale of the labels."""
-    return pearson_loss(left, right, labels) + ERROR_WEIGHT * mse_of_cosines(left, right, labels)
-
-
 def listwise_loss(left: Tensor, right: Tensor, labels: Tensor, left_ids: Tensor) -> Tensor:
     """Each right text against those of the same left text that have a lower label, by a softmax. A scalar.
 
@@ -95,7 +89,6 @@ POINTWISE: dict[str, Callable[..., Tensor]] = {
     "pearson": pearson_loss,
     "cosent": cosent_loss,
     "pearson+cosent": pearson_and_cosent,
-    "pearson+mse": pearson_and_mse,
     "pearson+listwise": pearson_and_lists,
 }
 OF_LISTS = frozenset(["pearson+listwise"])  # those that must know which left texts are equal

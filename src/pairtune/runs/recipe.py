@@ -51,7 +51,7 @@ class LossSettings(Settings):
         "keep", description="`mask`: two texts that are a positive pair in the batch are never used as negatives of each other"
     )
     mix: float = Field(0.5, ge=0, le=1, description="weight of BSC in `combo` (μ): μ·BSC + (1 − μ)·pointwise")
-    pointwise: Literal["mse", "pearson", "cosent", "pearson+cosent", "pearson+mse", "pearson+listwise"] = Field(
+    pointwise: Literal["mse", "pearson", "cosent", "pearson+cosent", "pearson+listwise"] = Field(
         "mse",
         description="the second part of `combo`. `listwise`: a softmax over the right texts of each left text; keep them in one "
         "batch by `order.by = queries`",

@@ -41,8 +41,7 @@ RULES = (
         "graded similarity",
         lambda data: data.kind == "regression",
         "own/grades",
-        "Pearson correlation with the grades and squared error (a cosine should be the grade), plus 10 % batch softmax on "
-        "batches of near texts",
+        "Pearson correlation with the grades, plus 10 % batch softmax on batches of near texts",
     ),
     Rule(
         "several labelled texts for each left text",

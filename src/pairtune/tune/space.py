@@ -64,7 +64,7 @@ SPACE: dict[Kind, tuple[Axis, ...]] = {
         GUIDE,
     ),
     "regression": (
-        _losses("combo+pearson+mse", "combo+pearson", "pearson", "mse", "cosent"),
+        _losses("combo+pearson", "pearson", "mse", "cosent", "combo+cosent"),
         RATE,
         _axis("epochs", "train.epochs", 5, 3, 8),
         _axis("batch size", "train.batch_size", 32, 16, 64),
