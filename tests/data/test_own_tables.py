@@ -223,7 +223,9 @@ def test_a_corpus_is_lines_or_a_column(tmp_path):
     (tmp_path / "notes.csv").write_text("id,note\n1,one\n")
     with pytest.raises(UserError, match=r"The columns are: id, note; say --column NAME"):
         read_texts(tmp_path / "notes.csv")
-    assert read_texts(tmp_path / "corpus.txt", "text") == read_texts(tmp_path / "corpus.csv", "text") == ["one", "two"]
+    assert read_texts(tmp_path / "corpus.txt") == read_texts(tmp_path / "corpus.csv", "text") == ["one", "two"]
+    with pytest.raises(UserError, match=r"corpus\.txt: column 'text' is one of a table"):
+        read_texts(tmp_path / "corpus.txt", "text")
     (tmp_path / "empty.txt").write_text("\n")
     with pytest.raises(UserError, match=r"empty\.txt: the file is empty"):
         read_texts(tmp_path / "empty.txt", "text")
