@@ -59,9 +59,11 @@ class Place:
     encoder: str
     commands: Commands
 
+    def own(self, data):
+        return ["--data", self.folder / f"{data}.jsonl", "--left", "left", "--right", "right", "--label", "label"]
+
     def words(self, name, out, *how, data="pairs"):
-        own = ["--data", self.folder / f"{data}.jsonl", "--left", "left", "--right", "right", "--label", "label"]
-        return ["train", self.folder / f"{name}.toml", *own, "--out", out, *how]
+        return ["train", self.folder / f"{name}.toml", *self.own(data), "--out", out, *how]
 
     def command(self, words, **kill):
         return self.commands.run(words, self.folder / "said.txt", **kill)
@@ -224,6 +226,11 @@ def check_like_undisturbed(place, folder, kill, tear):
     first, second = (json.loads((run / "seed-1" / "record.json").read_text()) for run in (out, folder / "alone" / "run"))
     for key in ("before", "after", "epochs", "best_epoch", "kept_epochs", "pairs", "notes"):
         assert first[key] == second[key]
+    scored = place.command(["evaluate", out / "model", *place.own("random"), "--split", "test", "--json"])
+    assert scored.status == 0, scored.said
+    found, recorded = json.loads(scored.said.splitlines()[-1]), first["after"]["test"]
+    same = recorded.keys() - {"F1", "threshold"}  # chosen on dev, which may rotate
+    assert same and {name: found[name] for name in same} == pytest.approx({name: recorded[name] for name in same}, abs=1e-5)
     corpus = folder / "corpus.txt"
     corpus.write_text("a stone bridge\nthe river\na candle\n")
     found = place.command(["search", out / "model", corpus, "the river", "--top", "1", "--json"])

@@ -167,11 +167,11 @@ def read_texts(path: Path | str, column: str | None = None) -> list[str]:
             say(f"{path}: {len(table) - len(kept):,} of {len(table):,} texts are empty, and left out")
             table = table.take(kept, "")
         return table.texts(name)
-    if column is not None:
-        raise UserError(f"{path}: column {column!r} is one of a table, and this file has one text per line: leave it out")
     texts = [text.strip() for _, text in read_lines(path)]
     if not texts:
         raise UserError(f"{path}: the file is empty; expected one text per line")
+    if column is not None:
+        raise UserError(f"{path}: column {column!r} is one of a table, and this file has one text per line: leave it out")
     return texts
 
 
