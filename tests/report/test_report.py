@@ -124,8 +124,8 @@ def test_what_an_interrupted_run_has_seen_is_not_lost(tmp_path, tiny_encoder, fi
 
     look = Watch._look
 
-    def pull_the_plug(self, sampler, model, args, state):
-        look(self, sampler, model, args, state)
+    def pull_the_plug(self, sampler, model, args, state, collate):
+        look(self, sampler, model, args, state, collate)
         if round(state.epoch or 0) == 2:
             raise KeyboardInterrupt
 
