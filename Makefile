@@ -40,6 +40,7 @@ bench: setup  ## the benchmarks, at sizes that take a few minutes on two cores
 	$(BIN)/python benchmarks/loss.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/encode.py
+	$(BIN)/python benchmarks/mining.py --pairs 500
 	$(BIN)/python benchmarks/ordering.py
 	$(BIN)/python benchmarks/shuffle.py
 	$(BIN)/python benchmarks/serve.py
