@@ -283,10 +283,10 @@ def train(
     overwrite: bool = False,
     average_with: Sequence[Recipe] = (),
 ) -> list[Run]:
-    """Train every seed of a recipe into its own folder; the best one on dev, with dev = "joined" the first, becomes `out/model`.
+    """Train every seed of a recipe into its own folder. The best seed on dev becomes `out/model`; with dev = "joined", the first.
 
-    seeds: other ones than the recipe's. task: your own data (`read_pairs`), where the recipe names none of ours.
-    resume: go on with what is there. overwrite: begin anew; runs of other seeds in `out` are gone when these are done.
+    seeds: instead of the recipe's. task: your own data (`read_pairs`), if the recipe names no dataset.
+    resume: continue what is there. overwrite: start again; runs of other seeds in `out` are deleted at the end.
     average_with: further recipes to train; their weights are averaged with those of the first, as `average_of` does with seeds.
     """
     from pairtune.processes import share_from_first, together

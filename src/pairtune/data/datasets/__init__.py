@@ -34,7 +34,7 @@ class TaskStatus:
 
 
 def load_task(name: str, data: Path | None = None) -> Task:
-    """The task of this name, from `data` or `PAIRTUNE_DATA`, else the user's cache, else over the network.
+    """The task of this name. It is looked for in `data` or `PAIRTUNE_DATA`, then in the user's cache, then on the network.
 
     data: a folder with one sub-folder per dataset, such as data/stsb.
     """
