@@ -57,4 +57,4 @@ def test_an_export_without_its_packages_says_what_to_install(tiny_encoder, tmp_p
 def test_an_export_is_for_one_runtime(flags, tmp_path, capfd):
     with pytest.raises(SystemExit, match="2"):
         main(["export", "minilm", str(tmp_path), *flags])
-    assert "--onnx or --openvino, one of them" in capfd.readouterr().err
+    assert "give --onnx or --openvino (one of them)" in capfd.readouterr().err
