@@ -148,10 +148,10 @@ def conclude(
 ) -> Run:
     """Score the trained model, and write all that is left of the run; its record last."""
     from pairtune.sbert.evaluator import evaluate_sizes
-    from pairtune.sbert.outcomes import evaluate_pairs, make_record, write_evidence
+    from pairtune.sbert.outcomes import evaluate_with_outcome, make_record, write_evidence
 
     mean_of = 1 if is_unchanged(trained) else join_others(model, task, others)
-    after, outcome = evaluate_pairs(model, task)
+    after, outcome = evaluate_with_outcome(model, task)
     sizes = evaluate_sizes(model, task, "dev", recipe.dimensions) if recipe.dimensions else []
     record = make_record(recipe, seed, task, folder, before, after, trained, str(model.device), sizes)
     seconds = record.seconds + sum(one.seconds for one in others)
