@@ -150,10 +150,10 @@ def conclude(
 ) -> Run:
     """Score the trained model, and write all that is left of the run; its record last."""
     from pairtune.sbert.evaluator import evaluate_sizes
-    from pairtune.sbert.outcomes import evaluate_pairs, make_record, write_evidence
+    from pairtune.sbert.outcomes import evaluate_with_outcome, make_record, write_evidence
 
     mean_of = 1 if is_unchanged(trained) else join_others(model, task, others)
-    after, outcome = evaluate_pairs(model, task)
+    after, outcome = evaluate_with_outcome(model, task)
     sizes = evaluate_sizes(model, task, "dev", recipe.dimensions) if recipe.dimensions else []
     record = make_record(recipe, seed, task, folder, before, after, trained, str(model.device), sizes)
     seconds = record.seconds + sum(one.seconds for one in others)
@@ -285,10 +285,10 @@ def train(
     overwrite: bool = False,
     average_with: Sequence[Recipe] = (),
 ) -> list[Run]:
-    """Train every seed of a recipe into its own folder; the best one on dev, with dev = "joined" the first, becomes `out/model`.
+    """Train every seed of a recipe into its own folder. The best seed on dev becomes `out/model`; with dev = "joined", the first.
 
-    seeds: other ones than the recipe's. task: your own data (`read_pairs`), where the recipe names none of ours.
-    resume: go on with what is there. overwrite: begin anew; runs of other seeds in `out` are gone when these are done.
+    seeds: instead of the recipe's. task: your own data (`read_pairs`), if the recipe names no dataset.
+    resume: continue what is there. overwrite: start again; runs of other seeds in `out` are deleted at the end.
     average_with: further recipes to train; their weights are averaged with those of the first, as `average_of` does with seeds.
     """
     from pairtune.processes import share_from_first, together

@@ -61,10 +61,10 @@ def read_pairs(
 
     A folder as BEIR has them (corpus.jsonl, queries.jsonl, qrels/) is a task by itself: see `read_collection`.
 
-    train, dev, test: one file each, several with the same columns, or patterns such as `pairs-*.csv`. What is missing of dev and
-    test is split from train, a tenth each, by left text: no left text is in two splits, and pairs added later move none of the
-    others. Without train, what is given is there to be scored, whole.
-    left, right, label, negatives: names of columns; without, usual names are recognized, and said in the task's notes.
+    train, dev, test: one file each, several with the same columns, or patterns such as `pairs-*.csv`. If dev or test is missing,
+    it is split from train, a tenth each, by left text: no left text is in two splits, and pairs that are added later do not move
+    others. Without train, the files are only scored, as a whole.
+    left, right, label, negatives: names of columns. By default usual names are recognized; the task's notes say which were taken.
     label: False if the pairs have none. group: a column of names; pairs of the same group stay in one split.
     split_column: a column that says train, dev (validation) or test of each pair.
     corpus: a file of texts; positives are searched in it. kind: overrides the one seen from labels and left texts.

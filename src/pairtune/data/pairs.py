@@ -27,10 +27,10 @@ class PairSet:
     """N pairs of texts, in file order.
 
     left, right: N texts each. label: (N,) float32 in [0, 1], how well the two go together.
-    query: (N,) strings, which pairs compete with each other in a ranking.
+    query: (N,) strings; in a ranking, pairs of the same query compete with each other.
     grade: (N,) float32, the label on the dataset's own scale (1–4, 0–5), for graded metrics.
     corpus: in retrieval, every right text that a left text is searched in; otherwise None.
-    negatives: for each pair the same number of texts that do not go with its left text; None where there are none.
+    negatives: for each pair, the same number of texts that do not go with its left text; None without such texts.
     """
 
     left: tuple[str, ...]
@@ -114,7 +114,7 @@ class Task:
 
     metric: the main metric's printable name; metrics: all that are reported, the main one among them.
     positive_above: labels strictly above it are positive. notes: what was skipped or replaced, and why.
-    sources: the tasks that are trained on together, where there are several.
+    sources: the tasks that are trained on together, if there are several.
     """
 
     name: str

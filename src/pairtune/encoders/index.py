@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Index:
     """The distinct texts of a corpus and their unit vectors in faiss: the inner product is the cosine.
 
-    prompts: what stands before a query (left) and before the texts (right) when they are encoded.
+    prompts: the text put before a query (left) and before the texts (right) when they are encoded.
     """
 
     texts: tuple[str, ...]

@@ -159,10 +159,10 @@ def _sweep(final: Path) -> None:
 
 
 def stream(source: str, columns: Sequence[str] | None = None) -> IterableDataset:
-    """The rows of Parquet files, in their order, read as they are needed: a `train_dataset` for the host's trainer.
+    """The rows of Parquet files, in their order, read when they are needed: a `train_dataset` for the host's trainer.
 
-    columns: which ones, in this order (all if not given). The host puts consecutive rows into a batch, takes no batch
-    sampler with such a dataset, and cannot count it: give `max_steps`, rows // batch for one epoch. A
+    columns: which columns, in this order; default: all. The host puts consecutive rows into a batch. With such a dataset it takes
+    no batch sampler, and it cannot count the rows: give `max_steps`, rows // batch for one epoch.
     `datasets.Dataset.from_parquet` can be counted and sampled, but first copies the whole file into its cache.
     """
     from datasets import IterableDataset

@@ -228,10 +228,10 @@ def prepare(
     memory: str | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Do once what does not change from epoch to epoch: write the words of every row, for `shuffle(prepared=...)`.
+    """Write the words of every row, for `shuffle(prepared=...)`: they do not change from epoch to epoch.
 
-    target: a Parquet file with one column, `words`, row by row of the source. From a column of vectors, the word is the
-    nearest of `clusters` k-means centroids (0: √N of them), or the words are the nearest `neighbors` rows.
+    target: a Parquet file with one column, `words`, one row for each row of the source. A column of vectors gives as word the
+    nearest of `clusters` k-means centroids (0: √N of them), or as words the nearest `neighbors` rows.
     """
     if by not in EXPECTED:
         raise UserError(f"by is {by!r}; what can be prepared: {', '.join(EXPECTED)}")

@@ -61,13 +61,13 @@ def batch_softmax_loss(
     temperature: τ, a number or a tensor with one value. reduction: "sum" is the paper's, "mean" averages the directions.
     directions: "left" is L0 alone, "right" is L1 alone. duplicates: "keep" is eq. 1 as it stands (eq. 4–5), "mask"
     drops from the sums over j what `hide_known_positives` says; it needs the ids, where equal means the same text.
-    shared_vectors promises that rows with equal ids are copies of one vector, as of a text encoded once (with dropout two
-    encodings differ): a large batch then computes with each text once, and finds the gradient of its copies on one of them.
+    shared_vectors promises that rows with equal ids are copies of one vector, of a text that was encoded once. (With dropout two
+    encodings differ.) A large batch then computes with each text once, and one of the copies gets the gradient of all.
     guide: (m, m) cosines of the texts by another encoder, or None. What `suspect_positives` finds in them, in each direction,
-    is no negative; with ids, pairs that are labelled negative stay in.
-    negatives: (m, n) each, further texts that go with none of the left ones; all of them stay in every sum of L0, as the right
-    texts of other pairs do. L1 does not see them. negative_ids: their ids, which "mask" needs.
-    fused: False keeps to the plain path below; True takes that of `fuse` where it can; None does so for large batches. The result
+    is not used as a negative. With ids, pairs that are labelled negative stay in.
+    negatives: (m, n) each, further texts that go with none of the left texts. Like the right texts of other pairs, they stay in
+    every sum of L0. L1 does not see them. negative_ids: their ids, which "mask" needs.
+    fused: False takes the plain path below, True that of `fuse` where it can, None that of `fuse` for large batches. The result
     is the same.
     """
     check_choices(normalize=normalize, reduction=reduction, directions=directions, duplicates=duplicates)

@@ -164,9 +164,9 @@ def rank_rows(count: int, seed: int) -> np.ndarray:
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
-    """The seed of an epoch: the first has the seed itself, so that it is the order a file is shuffled to with that seed.
+    """The seed of an epoch. The first epoch has the seed itself: its order is that of a file shuffled with this seed.
 
-    Later ones are hashed rather than counted up: otherwise epoch 1 of seed 1 would be epoch 0 of seed 2.
+    Later seeds are hashed, not counted up: otherwise epoch 1 of seed 1 would be epoch 0 of seed 2.
     """
     return seed if epoch == 0 else hash_text(f"{seed}|epoch|{epoch}")
 

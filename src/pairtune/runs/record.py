@@ -65,9 +65,9 @@ def is_unchanged(trained: Sequence[Trained]) -> bool:
 class Run(BaseModel):
     """One finished training: what was asked, what came out, and on what it ran.
 
-    before, after: scores per split of the encoder as it came and as it was saved. kept_epochs: of each stage, 0 where none of
-    its epochs beat what it began with; best_epoch: that of the last stage. mean_of: how many trainings the weights are the mean
-    of. model: the folder's path. sizes: where smaller embeddings were trained, what they score on dev.
+    before, after: scores by split, of the encoder as it came and as it was saved. kept_epochs: one for each stage, 0 if no epoch
+    beat what the stage began with. best_epoch: that of the last stage. mean_of: how many trainings the weights are averaged over.
+    model: the path of the folder. sizes: the scores on dev of smaller embeddings, if they were trained.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -40,10 +40,10 @@ class HardBatches(TrainerCallback):
     """Batches of pairs that are near each other.
 
     `SentenceTransformerTrainingArguments(…, batch_sampler=HardBatches(by="examples", group=8))` is all that a script needs.
-    The arguments are the `[order]` of a recipe. It makes the trainer's batch samplers, and becomes a callback of the trainer
-    that asks for them: before each epoch it encodes the texts where the order needs it, and it saves the order with every
-    checkpoint, for a resume. Samplers of an evaluation keep the order of their dataset.
-    A loss that does not call the model (one that packs texts, say) can hand its embeddings to `kept.see` itself.
+    The arguments are the `[order]` of a recipe. It makes the batch samplers of a trainer and becomes its callback by itself.
+    Before each epoch it encodes the texts, if the order needs that. It saves the order with every checkpoint, for a resume.
+    Evaluation keeps the order of its dataset.
+    A loss that does not call the model (one that packs texts, for example) can pass its embeddings to `kept.see` itself.
     """
 
     def __init__(

@@ -203,12 +203,12 @@ class CosentLoss(PairLoss):
 class BatchSoftmaxLoss(PairLoss):
     """The batch-softmax contrastive loss: see `batch_softmax_loss` for its settings.
 
-    learn_temperature makes τ a parameter, log τ, with a learning rate of its own; it is clipped, saved and restored with the
-    encoder in any trainer of sentence-transformers.
+    learn_temperature makes τ a parameter, log τ, with its own learning rate. Any trainer of sentence-transformers clips, saves
+    and restores it with the encoder.
     Without a label column every pair is positive. Texts count as duplicates when their token ids are equal.
     Columns after the second are negatives of all rows: they stay in the denominators of L0.
-    guide: vectors of the texts by the encoder as it came; in-batch negatives that are more similar there than the positive,
-    by over guide_margin, do not count (they may be false negatives).
+    guide: vectors of the texts by the original encoder. In-batch negatives that are closer there than the positive, by more than
+    guide_margin, do not count: they may be false negatives.
     fused: as in `batch_softmax_loss`.
     """
 

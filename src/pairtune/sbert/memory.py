@@ -153,9 +153,9 @@ NUMBERED_AT_ONCE = 4096  # texts that are numbered at a time
 
 
 class Guide(nn.Module):
-    """Unit vectors of texts by an encoder that is not trained, found by the texts' numbers.
+    """Unit vectors of texts by an encoder that is not trained. They are found by the ids of the texts.
 
-    numbers: (D,) int64, sorted, see `text_ids`. vectors: (D, n). Neither is a parameter, nor saved with a loss.
+    numbers: (D,) int64, sorted, see `text_ids`. vectors: (D, n). Neither is a parameter, and a loss does not save them.
     """
 
     numbers: Tensor

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 VERSIONED = ("torch", "sentence-transformers", "transformers")
 
 
-def evaluate_pairs(model: SentenceTransformer, task: Task) -> tuple[dict[str, dict[str, float]], Outcome | None]:
+def evaluate_with_outcome(model: SentenceTransformer, task: Task) -> tuple[dict[str, dict[str, float]], Outcome | None]:
     """The scores on dev and test, and those of the single test pairs, which several sources do not have."""
     kept: dict[str, np.ndarray | Hits] = {}
     scores = evaluate_task(model, task, keep=kept)
@@ -44,7 +44,7 @@ def evaluate_pairs(model: SentenceTransformer, task: Task) -> tuple[dict[str, di
 
 def evaluate_before(model: SentenceTransformer, task: Task, folder: RunFolder) -> dict[str, dict[str, float]]:
     """The scores of the encoder as it came; those of single pairs wait in the folder until the run is finished."""
-    scores, outcome = evaluate_pairs(model, task)
+    scores, outcome = evaluate_with_outcome(model, task)
     if outcome is not None:
         write_whole(outcome_before(folder), outcome.model_dump_json())
     return scores

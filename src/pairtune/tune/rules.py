@@ -72,7 +72,7 @@ class Choice:
 def choose(task: Task, overrides: Sequence[str] = ()) -> Choice:
     """The recipe of the first rule that fits the training pairs, with `key=value` overrides laid over it.
 
-    Trained in bf16 where the device computes faster in it: the runs behind the rules were in bf16, too.
+    It trains in bf16 if the device is faster with it. The runs behind the rules were in bf16, too.
     """
     data = profile(task)
     rule = next(rule for rule in RULES if rule.fits(data))

@@ -34,19 +34,19 @@ class TaskStatus:
 
 
 def load_task(name: str, data: Path | None = None) -> Task:
-    """The task of this name, from `data` or `PAIRTUNE_DATA`, else the user's cache, else over the network.
+    """The task of this name. It is looked for in `data` or `PAIRTUNE_DATA`, then in the user's cache, then on the network.
 
     data: a folder with one sub-folder per dataset, such as data/stsb.
     """
     info = _info(name)
     folder = find_folder(info, data)
     if folder:
-        return _make_task(info, info.load(folder), str(folder))
+        return _as_task(info, info.load(folder), str(folder))
     looked = " or ".join(str(place / info.folder) for place in _data_folders(data))
     if info.fetch is None:
         raise UserError(f"task {name}: there is no folder {looked}. To get the data: {info.how}")
     say(f"task {name}: there is no folder {looked}")
-    return _make_task(info, info.fetch(), "network")
+    return _as_task(info, info.fetch(), "network")
 
 
 def task_status(name: str, data: Path | None = None) -> TaskStatus:
@@ -82,7 +82,7 @@ def _info(name: str) -> TaskInfo:
     return TASKS[name]
 
 
-def _make_task(info: TaskInfo, splits: Splits, source: str) -> Task:
+def _as_task(info: TaskInfo, splits: Splits, source: str) -> Task:
     return Task(
         name=info.name,
         kind=info.kind,
