@@ -86,3 +86,26 @@ def test_every_public_name_is_there_and_stays_what_it_is():
     from pairtune import train, training
 
     assert train is training.train  # no module of that name takes its place when it is imported
+
+
+PUBLIC = {"_exit"}  # os._exit, which the documentation of Python has
+
+
+def private_names(tree: ast.AST) -> Counter[str]:
+    """Names with one underscore that are asked of another object than self, or of the class that ours is made from."""
+    asked = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr.startswith("_"))
+    foreign = (node.attr for node in asked if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")))
+    return Counter(name for name in foreign if not name.startswith("__"))
+
+
+def test_every_private_name_of_another_package_stands_in_one_table():
+    import pairtune.fast
+
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")]
+    ours = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    overridden = {"_clip_grad_norm", "_load_from_checkpoint", "_save"}  # of the trainer
+    used = {name for tree in trees for name in private_names(tree)} - PUBLIC - (ours - overridden) | overridden
+    rows = [line for line in (pairtune.fast.__doc__ or "").splitlines() if line.startswith("| `")]
+    assert len(used) >= 10 and not [name for name in used if not any(name in row for row in rows)]
+    page = (PACKAGE.parents[1] / "docs" / "extending" / "encoder.md").read_text(encoding="utf-8")
+    assert f"It has {len(rows)} rows" in page

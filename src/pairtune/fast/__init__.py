@@ -1,4 +1,4 @@
-"""The training step without padding, and every private hook into torch and transformers:
+"""The training step without padding, and every private name of another package that pairtune uses:
 
 | hook | of | where | why |
 | --- | --- | --- | --- |
@@ -12,6 +12,10 @@
 | `_foreach_copy_`, `_foreach_zero_` | torch | `captured` | all parameters in a few kernels |
 | `zero_grad` of the model | torch | `step.FastStep` | it looks for all parameters at each step |
 | `_hf_peft_config_loaded`, `_weight_conversions` of a model | transformers | `encoders.adapters.merge_adapter` | it cannot merge an adapter by itself |
+| `_name_or_path` of a config | transformers | `encoders.adapters` | an adapter names its encoder by it |
+| `forward` of `Normalize` | sentence-transformers | `sbert.raw` | off while the model trains |
+| `_save` of the trainer | sentence-transformers | `sbert.trainer.PairTrainer` | it writes a model card with each checkpoint |
 | `_load_from_checkpoint` of the trainer | sentence-transformers | `sbert.trainer.PairTrainer` | it would load what stands beside an adapter anew |
+| `_trial_id` of a trial | optuna | `tune.ledger` | the storage, which several machines share, knows trials by it |
 | `_clip_grad_norm` of the trainer | transformers | `sbert.trainer.PairTrainer` | gradients are in one buffer; a method of the trainer can only be there |
 """  # noqa: E501
