@@ -144,7 +144,7 @@ def parse_seeds(text: str) -> list[int]:
         seeds = []
     if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
         raise UserError(
-            f"--seeds {text!r}: expected whole numbers from 0 to 4294967295, separated by commas, each once, such as 1,2,3"
+            f"--seeds {text!r}: expected whole numbers from 0 on, separated by commas, each once and below 2**32, such as 1,2,3"
         )
     return seeds
 
