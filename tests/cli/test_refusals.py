@@ -343,7 +343,7 @@ def test_a_wrong_environment_ends_in_words(folder, variables, told, monkeypatch,
 WORDS = [  # what another mistake further on would hide
     (["train", ""], "unknown recipe ''"),
     (["train", "own/labelled", "--data", "pairs.csv", "--seeds", "1,1"], "each once"),
-    (["train", "own/labelled", "--data", "pairs.csv", "--seeds", str(2**32)], "whole numbers from 0 to 4294967295"),
+    (["train", "own/labelled", "--data", "pairs.csv", "--seeds", str(2**32)], "each once and below 2**32"),
     (["train", "--data", "pairs.csv", "--grade", "2=1"], "--grade 2: no pair has that label; the labels are 0, 1"),
     (["train", "--data", "pairs.csv", "--negative", "left"], "column 'left' cannot hold the negatives as well"),
     (["train", "--data", "pairs.csv", "--set", "task=stsb"], "--set task names a dataset, and --data gives your own pairs"),

@@ -53,9 +53,10 @@ def options(
 
         print(__version__)
         raise typer.Exit
-    check_started_together()
+    check_process_variables()
     if count_processes() > 1 and context.invoked_subcommand != "train":
         raise UserError(f"{count_processes()} processes were started together, and only `pairtune train` uses them: start one")
+    check_started_together()
     share_cores()
     if count_processes() > 1:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # what a lost connection means is said in words
@@ -66,11 +67,15 @@ def options(
 STARTED_TOGETHER = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torchrun and accelerate set, all of them
 
 
-def check_started_together() -> None:
-    """Refuse an environment that says that several processes were started, and not how they find each other."""
+def check_process_variables() -> None:
+    """Refuse an environment whose numbers of processes are none."""
     for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK"):
         if not (said := os.environ.get(name, "0")).isdecimal():
             raise UserError(f"the variable {name} is {said!r}, expected a whole number: unset it, or start with torchrun")
+
+
+def check_started_together() -> None:
+    """Refuse an environment that says that several processes were started, and not how they find each other."""
     missing = [name for name in STARTED_TOGETHER if name not in os.environ]
     if count_processes() > 1 and missing:
         raise UserError(
@@ -139,7 +144,7 @@ def parse_seeds(text: str) -> list[int]:
         seeds = []
     if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
         raise UserError(
-            f"--seeds {text!r}: expected whole numbers from 0 to 4294967295, separated by commas, each once, such as 1,2,3"
+            f"--seeds {text!r}: expected whole numbers from 0 on, separated by commas, each once and below 2**32, such as 1,2,3"
         )
     return seeds
 
