@@ -1,4 +1,4 @@
-"""Two processes that train together, started once for all tests of them; and a run of two that was killed before."""
+"""Two processes that train together, started once for all tests of them; and runs of two that were killed before."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ import pytest
 
 @dataclass(frozen=True)
 class Shared:
-    """What two processes found and left. words: the command line of their runs, which are in `folder`."""
+    """What two processes found and left.
+
+    words: the command line of their runs, which are in `folder`.
+    killed: how the run ended of which the first process was killed, and the one of which the second was.
+    """
 
     words: list[str]
     folder: Path
     ranks: list[dict]
-    killed: tuple[list[int], int]
+    killed: list[tuple[list[int], int]]
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +36,7 @@ def plain_encoder(tiny_encoder, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def shared(tiny_encoder, plain_encoder, tmp_path_factory):
-    """Two processes: one is killed in the second epoch; two others go on with that run, and do everything else."""
+    """Two processes, of which the first or the second is killed in epoch 2; two others resume both runs and do all the rest."""
     import torch
 
     import ddp_worker
@@ -40,9 +44,9 @@ def shared(tiny_encoder, plain_encoder, tmp_path_factory):
 
     out = tmp_path_factory.mktemp("ddp")
     words = write_training(out, tiny_encoder)
-    killed = kill_one_rank(STEPS + 2, [*words, "--out", str(out / "killed")])
+    killed = [kill_one_rank(rank, STEPS + 2, [*words, "--out", str(out / f"killed-{rank}")]) for rank in range(2)]
     commands = [
-        [*words, "--out", str(out / "killed"), "--resume"],
+        *([*words, "--out", str(out / f"killed-{rank}"), "--resume"] for rank in range(2)),
         [*words, "--out", str(out / "undisturbed")],
         [*words, "--out", str(out / "fast"), "--model", plain_encoder, *FAST],
         [*words, "--out", str(out / "padded"), "--model", plain_encoder, *PADDED],

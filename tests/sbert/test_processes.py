@@ -74,17 +74,18 @@ def test_two_processes_on_one_gpu_train_what_one_trains(plain_encoder, tmp_path)
     assert_trained_alike(tmp_path / "alone", tmp_path / "both", plain_encoder)
 
 
-def test_a_run_of_two_processes_of_which_one_was_killed_resumes_to_the_same_weights(shared):
-    assert shared.killed == ([0, 1], 1)  # both were at work, and torchrun ended the other one
-    assert_same_weights(shared.folder / "killed" / "model", shared.folder / "undisturbed" / "model")
-    killed, undisturbed = record_of(shared.folder / "killed"), record_of(shared.folder / "undisturbed")
+@pytest.mark.parametrize("rank", range(2))
+def test_a_run_of_two_processes_of_which_one_was_killed_resumes_to_the_same_weights(shared, rank):
+    assert shared.killed[rank] == ([0, 1], 1)  # both were at work, and torchrun ended the other one
+    assert_same_weights(shared.folder / f"killed-{rank}" / "model", shared.folder / "undisturbed" / "model")
+    killed, undisturbed = record_of(shared.folder / f"killed-{rank}"), record_of(shared.folder / "undisturbed")
     assert killed["epochs"] == undisturbed["epochs"] and killed["after"] == undisturbed["after"]
 
 
 def test_only_the_first_process_speaks_and_writes(shared):
     first, second = ((shared.folder / f"rank-{rank}.log").read_text() for rank in range(2))
-    assert first.count("scoring") == 4 and "scoring" not in second and "report:" not in second
-    assert len(read_records(shared.folder / "results.jsonl")) == 4
+    assert first.count("scoring") == 5 and "scoring" not in second and "report:" not in second
+    assert len(read_records(shared.folder / "results.jsonl")) == 5
 
 
 @pytest.fixture(scope="module")
