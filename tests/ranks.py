@@ -64,11 +64,28 @@ PADDED = [*FAST, "--set", "train.fast=false", "--set", "loss.kind=mse", "--set",
 
 def write_training(folder, encoder):
     """A training of two epochs as the command line has it."""
-    pairs, path, recipe = small_pairs(40, 7), folder / "pairs.jsonl", folder / "small.toml"
-    rows = ({"q": left, "a": right, "y": float(y)} for left, right, y in zip(pairs.left, pairs.right, pairs.label, strict=True))
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    recipe.write_text(
+    path, recipe = write_pairs(folder / "pairs.jsonl", small_pairs(40, 7)), folder / "small.toml"
+    recipe.write_text(settings(encoder))
+    return ["train", str(recipe), "--data", str(path), "--left", "q", "--right", "a", "--label", "y"]
+
+
+def write_mixed(folder, encoder):
+    """The same of two sources, whose pairs share batches."""
+    recipe = folder / "mixed.toml"
+    files = [write_pairs(folder / f"source-{seed}.jsonl", small_pairs(20, seed)) for seed in (7, 8)]
+    tables = (f'[[sources]]\nname = "{file.stem}"\ndata = "{file}"\nleft = "q"\nright = "a"\nlabel = "y"\n' for file in files)
+    recipe.write_text("mix_sources = true\n" + settings(encoder) + "".join(tables))
+    return ["train", str(recipe)]
+
+
+def settings(encoder):
+    return (
         f'encoder = "{encoder}"\nkeep_original = false\nselect = "last"\n[loss]\nkind = "combo"\nlearn_temperature = true\n'
         "[train]\nepochs = 2\nbatch_size = 8\nlearning_rate = 1e-4\nmax_seq_length = 16\npairs = 17\n"
     )
-    return ["train", str(recipe), "--data", str(path), "--left", "q", "--right", "a", "--label", "y"]
+
+
+def write_pairs(path, pairs):
+    rows = ({"q": left, "a": right, "y": float(y)} for left, right, y in zip(pairs.left, pairs.right, pairs.label, strict=True))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path

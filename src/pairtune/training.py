@@ -211,8 +211,11 @@ def check_shares(recipe: Recipe) -> None:
             "FSDP spreads the weights over the processes, and pairtune scores and saves in one of them: start without it. "
             'loss.mini_batch_size, train.gradient_checkpointing and train.optimizer = "adamw-8bit" save memory too'
         )
-    if recipe.sources and world_size() > 1:
-        raise UserError("several sources cannot be trained in several processes: start without torchrun, or give one dataset")
+    if recipe.sources and not recipe.mix_sources and world_size() > 1:
+        raise UserError(
+            "batches of one source each cannot be trained in several processes: set mix_sources = true, start without torchrun, "
+            "or give one dataset"
+        )
     for size in (stage.train.batch_size for stage in recipe.stages):
         if size % world_size():
             above = -(-size // world_size()) * world_size()

@@ -27,9 +27,10 @@ def record_of(folder):
     return json.loads((folder / "seed-1" / "record.json").read_text())
 
 
-@pytest.mark.parametrize(("name", "more"), [("fast", FAST), ("padded", PADDED)])
+@pytest.mark.parametrize(("name", "more"), [("fast", FAST), ("padded", PADDED), ("mixed", FAST)])
 def test_two_processes_train_what_one_trains(shared, plain_encoder, tmp_path, name, more):
-    words = [*shared.words, "--model", plain_encoder, *more, "--out", str(tmp_path / "alone")]
+    words = shared.mixed if name == "mixed" else shared.words
+    words = [*words, "--model", plain_encoder, *more, "--out", str(tmp_path / "alone")]
     assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
     assert_trained_alike(tmp_path / "alone", shared.folder / name, plain_encoder)
 
@@ -84,8 +85,8 @@ def test_a_run_of_two_processes_of_which_one_was_killed_resumes_to_the_same_weig
 
 def test_only_the_first_process_speaks_and_writes(shared):
     first, second = ((shared.folder / f"rank-{rank}.log").read_text() for rank in range(2))
-    assert first.count("scoring") == 5 and "scoring" not in second and "report:" not in second
-    assert len(read_records(shared.folder / "results.jsonl")) == 5
+    assert first.count("scoring") == 6 and "scoring" not in second and "report:" not in second
+    assert len(read_records(shared.folder / "results.jsonl")) == 6
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +132,17 @@ def test_a_batch_size_that_processes_cannot_share_is_refused(monkeypatch, tiny_e
     monkeypatch.setattr(processes, "world_size", lambda: 3)
     with pytest.raises(UserError, match="batch_size is 8, and 3 processes share each batch: give a multiple of 3, such as 9"):
         training.check_shares(small_recipe(tiny_encoder))
+
+
+def test_batches_of_one_source_each_are_refused(monkeypatch, tiny_encoder):
+    from pairtune import processes, training
+    from small import small_recipe
+
+    monkeypatch.setattr(processes, "world_size", lambda: 2)
+    sources = [{"name": "faq", "data": "faq.jsonl"}, {"name": "similar", "data": "similar.jsonl"}]
+    training.check_shares(small_recipe(tiny_encoder, sources=sources, mix_sources=True))
+    with pytest.raises(UserError, match="set mix_sources = true"):
+        training.check_shares(small_recipe(tiny_encoder, sources=sources))
 
 
 def test_fsdp_is_refused_rather_than_waited_for(monkeypatch, tiny_encoder):
