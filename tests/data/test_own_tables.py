@@ -255,6 +255,7 @@ def test_pairs_that_occur_again_are_counted_and_contradictions_too(tmp_path):
             b"how,so,1\n1,2,1\n",
             r"the columns are: how, so, 1 \(the first line must name the columns\); say for example --left how",
         ),
+        ("p.csv", b"note,question,answer\n1,2,1\n", r"no column 'q'; .*; say for example --left question"),
         (
             "p.csv",
             b"PK\x03\x04\x14\x00\x06\x00",
