@@ -42,6 +42,15 @@ def printable(text: str) -> str:
     return "".join(letter.encode("unicode_escape").decode() if letter in steering else letter for letter in text)
 
 
+def describe_count(count: int, thing: str) -> str:
+    """So many things, in words.
+
+    >>> describe_count(1, "fold"), describe_count(2000, "fold")
+    ('1 fold', '2,000 folds')
+    """
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 def describe_time(seconds: float) -> str:
     """Seconds as a person says them.
 

@@ -179,7 +179,7 @@ def test_evaluate_scores_the_whole_file_and_says_what_it_saw(tmp_path, tiny_enco
     assert result.exit_code == 0
     found = json.loads(result.stdout)
     assert found["pairs"] == 60 and "F1" not in found and "F1@best" in found
-    assert "mine: labels" in result.stderr and "mine: as given: 60 test" in result.stderr
+    assert "mine: labels" in result.stderr and "mine: all 60 pairs, not split" in result.stderr
     held_out = CliRunner().invoke(app, ["evaluate", tiny_encoder, "--data", str(path), "--split", "test", "--json"])
     assert json.loads(held_out.stdout)["pairs"] == 6
     assert "mine: split by left text: 48 train, 6 dev, 6 test" in held_out.stderr

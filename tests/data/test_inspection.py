@@ -26,3 +26,8 @@ def test_the_share_of_texts_that_are_cut_is_counted_in_tokens(tiny_encoder, tiny
     assert count_tokens(tiny_model, texts) == counts
     assert seen.lengths.cut == np.mean([count > 6 for count in counts]) > 0
     assert seen.lengths.longest == max(counts) and seen.lengths.limit == 6
+
+
+def test_the_prompts_that_pairs_are_inspected_with_are_said(small_task, tiny_encoder, capsys):
+    inspect_recipe(small_recipe(tiny_encoder, prompts={"left": "query: ", "right": "passage: "}), small_task)
+    assert "left texts begin with 'query: ', right texts with 'passage: '" in capsys.readouterr().err

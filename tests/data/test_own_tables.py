@@ -249,8 +249,13 @@ def test_pairs_that_occur_again_are_counted_and_contradictions_too(tmp_path):
         ("p.csv", b"", r"p\.csv: the file is empty; expected a header line with the names of the columns"),
         ("p.csv", b"q,a,y\n", r"p\.csv: there are no records in it"),
         ("p.csv", b"q,answer,y\n1,2,1\n", r"p\.csv: no column 'a'; the columns are: q, answer, y"),
-        ("p.csv", b"Q, a ,y\n1,2,1\n", r"no column 'q'; .* \('Q' is written differently\)"),
-        ("p.csv", b"how,so,1\n1,2,1\n", r"the columns are: how, so, 1 \(the first line must name the columns\)"),
+        ("p.csv", b"Q, a ,y\n1,2,1\n", r"no column 'q'; .* did you mean --left Q\?"),
+        (
+            "p.csv",
+            b"how,so,1\n1,2,1\n",
+            r"the columns are: how, so, 1 \(the first line must name the columns\); say for example --left how",
+        ),
+        ("p.csv", b"note,question,answer\n1,2,1\n", r"no column 'q'; .*; say for example --left question"),
         (
             "p.csv",
             b"PK\x03\x04\x14\x00\x06\x00",

@@ -65,6 +65,8 @@ def test_the_error_of_an_effect_that_one_candidate_has_is_that_of_its_mean():
 def test_the_choice_says_how_sure_it_is():
     better = [BASE, tried(1, RATE, 0.03, ended="better")]
     assert "Chosen: learning rate 5e-05; MAP +0.0300 ± 0.0040" in describe_choice(make_tuning(better, chosen=1))
+    assert describe_choice(make_tuning([BASE])).startswith("1 variant in 5 trainings, 1 min 40 s. ")
+    assert describe_choice(make_tuning([tried(0, {}, 0.0, folds=1)])).startswith("1 variant in 1 training, ")
     assert "no other variant was clearly better" in describe_choice(make_tuning(better))
 
 

@@ -25,7 +25,7 @@ from pairtune.cli.common import (
 from pairtune.cli.learning import make_choice
 from pairtune.cli.options import OwnData, takes_data
 from pairtune.errors import UserError
-from pairtune.progress import say
+from pairtune.progress import describe_count, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -180,7 +180,7 @@ def mine(
         print(json.dumps({**figures, "out": str(out)}))
     else:
         short = f"; {found.short:,} pairs are left out, they have too few" if found.short else ""
-        print(f"{out}: {len(found.pairs):,} pairs with {count} negatives each{short}")
+        print(f"{out}: {len(found.pairs):,} pairs with {describe_count(count, 'negative')} each{short}")
 
 
 def choose_mined(task: Task) -> tuple[PairSet, list[str]]:

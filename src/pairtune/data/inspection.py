@@ -24,6 +24,7 @@ from pairtune.encoders.prompts import choose_prompts
 from pairtune.ordering import CONTROLS, ORDERINGS, Side, epoch_seed, order_pairs
 from pairtune.ordering.hardness import FALSE_NEGATIVE_MARGIN, OrderHardness, inspect_batches
 from pairtune.ordering.nearest import unit_rows
+from pairtune.progress import say
 from pairtune.runs.recipe import OrderSettings, Recipe
 
 if TYPE_CHECKING:
@@ -187,7 +188,9 @@ def inspect_recipe(recipe: Recipe, task: Task, at_most: int = 0) -> Seen:
     model = load_encoder(recipe.encoder, stage.train.max_seq_length)
     if recipe.ignore:
         give_tokenizer(model, ignoring(model.tokenizer, recipe.ignore))
-    task = add_prompts(task, choose_prompts(model, recipe.prompts, alike=task.kind in ALIKE))
+    if prompts := choose_prompts(model, recipe.prompts, alike=task.kind in ALIKE):
+        say(f"{task.name}: {prompts}")
+    task = add_prompts(task, prompts)
     pairs = training_pairs(model, task, stage, np.random.default_rng([seed, 1]))
     if 0 < at_most < len(pairs):
         pairs = pairs.take(range(at_most))

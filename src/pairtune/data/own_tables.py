@@ -335,6 +335,8 @@ def _say_splits(task: Task, parts: Mapping[str, Records], roles: Roles) -> list[
     by = f"group ({roles.group})" if roles.group else "left text"
     given = {*parts, *(name for part in parts.values() for name in part.split or ())}
     missing = [name for name in SPLITS if name not in given and len(task.split(name))]
+    if [*parts] == ["test"] and not given - {"test"}:  # the whole file, to be scored, mined or reviewed: it has no splits
+        return [f"all {len(task.test):,} pairs, not split"]
     if missing and not roles.group and given == {"train"}:
         return [f"split by left text: {sizes}"]  # which keeps them apart
     said = [f"split by {by}: {sizes}" if missing else f"as given: {sizes}"]

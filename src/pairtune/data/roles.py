@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from pairtune.data.table import BAD, GOOD, WORDS, Table, is_missing, quote, read_number
@@ -109,6 +110,7 @@ def find_roles(
     label: False if the pairs have none; without a name, a column that looks like labels is taken or asked about.
     split: False if the files say it.
     """
+    _need_sides(table, left, right)
     sides = _find_sides(table.names, left, right) or _only_texts(table, left, right, {label, group, split})
     if sides is None:
         raise UserError(_explain_columns(table, left, right))
@@ -188,6 +190,20 @@ def _find_sides(names: Sequence[str], left: str | None, right: str | None) -> tu
         if sides[0] and sides[1]:
             return sides[0], sides[1]
     return None
+
+
+def _need_sides(table: Table, left: str | None, right: str | None) -> None:
+    """Refuse a side whose column is not there, with the option to type instead."""
+    usual = _find_sides(table.names, None, None) or ("", "")
+    for side, name, other, known in (("left", left, right, usual[0]), ("right", right, left, usual[1])):
+        free = [one for one in table.names if one not in ("", other)]
+        free.sort(key=lambda one: (one != known, _unlike_texts(_peek(table, one))))
+        if name is not None and name not in table.names and free:
+            plain = {one.strip().lower(): one for one in reversed(free)}
+            near = get_close_matches(name.strip().lower(), plain, 1)
+            option = f"--{side} {quote(plain[near[0]] if near else free[0])}"
+            unlike = f" (the first line must name the columns); say for example {option}"
+            table.need(name, f"; did you mean {option}?" if near else unlike)
 
 
 def _only_texts(table: Table, left: str | None, right: str | None, taken: set[Any]) -> tuple[str, str] | None:

@@ -55,13 +55,13 @@ class Table:
         self.need(name)
         return self.head(name, count) if self.head else self.read(name)[:count]
 
-    def need(self, name: str) -> None:
-        """Refuse a column that is not there, or more than once."""
+    def need(self, name: str, cure: str = "") -> None:
+        """Refuse a column that is not there, or more than once. cure: what to do, where that is known."""
         if self.names.count(name) > 1:
             raise UserError(f"{self.path}: {self.names.count(name)} columns are called {name!r}; rename all but one")
         if name not in self.names:
             shown = ", ".join(self.names)
-            raise UserError(f"{self.path}: no column {name!r}; the columns are: {shown}{_hint(self.names, name)}")
+            raise UserError(f"{self.path}: no column {name!r}; the columns are: {shown}{cure or _hint(self.names, name)}")
 
     def _refuse_mixed_percentages(self, values: Sequence[Any]) -> None:
         marked = [isinstance(value, str) and value.strip().endswith("%") for value in values]

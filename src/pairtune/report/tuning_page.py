@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from pairtune import __version__
-from pairtune.progress import describe_time
+from pairtune.progress import describe_count, describe_time
 from pairtune.report.page import TEMPLATES, Plot, packed_plotly
 from pairtune.report.plots import BLUE, ORANGE, plain_figure
 from pairtune.runs.folder import write_whole
@@ -70,7 +70,8 @@ def render_tuning(tuning: Tuning, recipe: str) -> str:
 def describe_choice(tuning: Tuning) -> str:
     """What was chosen and how sure that is, in two sentences."""
     winner = tuning.winner
-    done = f"{len(tuning.tried)} variants in {tuning.trainings} trainings, {describe_time(tuning.seconds)}."
+    variants, trainings = describe_count(len(tuning.tried), "variant"), describe_count(tuning.trainings, "training")
+    done = f"{variants} in {trainings}, {describe_time(tuning.seconds)}."
     if len(tuning.tried) == 1:
         return f"{done} Chosen: the starting recipe; there was no time to try another."
     if not winner.changes:

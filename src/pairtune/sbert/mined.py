@@ -17,7 +17,7 @@ from pairtune.encoders.embedding import encode_texts
 from pairtune.errors import UserError
 from pairtune.ordering.nearest import unit_rows
 from pairtune.processes import share_from_first
-from pairtune.progress import say
+from pairtune.progress import describe_count, say
 from pairtune.runs.recipe import Stage
 from pairtune.sbert.hard_batches import HardBatches
 
@@ -57,7 +57,7 @@ class MinedNegatives(TrainerCallback):
             others = len(self.found) - len(found)
             rest = f"; random ones for {others:,}, where none is far enough from the right answer" if others else ""
             of = f"{self.source}: " if self.source else ""
-            say(f"{of}mined {self.stage.train.mined} negatives for each of {len(found):,} left texts{rest}")
+            say(f"{of}mined {describe_count(self.stage.train.mined, 'negative')} for each of {len(found):,} left texts{rest}")
 
     def filling(self, collate: Callable[[list[dict[str, Any]]], Any]) -> Callable[[list[dict[str, Any]]], Any]:
         """A collator that sees the negatives of the epoch."""

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from pairtune.data.pairs import Task
 from pairtune.data.sources import change_each, without_test
 from pairtune.errors import UserError
+from pairtune.progress import describe_count
 from pairtune.runs.recipe import Recipe
 from pairtune.tune.folds import MOST_DEV, limit, limit_train
 from pairtune.tune.ledger import Entry
@@ -101,7 +102,7 @@ class Budget:
             words.append(f"{max(0.0, self.seconds_left()) / 60:.1f} min left")
         if self.trainings is not None:
             done = sum(len(entry.scores) for entry in entries)
-            words.append(f"{max(0, self.trainings - done)} trainings left")
+            words.append(f"{describe_count(max(0, self.trainings - done), 'training')} left")
         return ", ".join(words)
 
 
@@ -136,7 +137,8 @@ def make_plan(task: Task, base: Recipe, reasons: tuple[str, ...], budget: Budget
     notes = [f"about {whole:.0f} s for a training on all pairs, {fold:.0f} s for one of a fold, by a short trial"]
     if pairs and count_folds(expected):
         notes.append(
-            f"the race trains on {pairs:,} of {total:,} pairs at a time, to fit about {expected:.0f} trainings in; "
+            f"the race trains on {pairs:,} of {total:,} pairs at a time, "
+            f"to fit about {describe_count(round(expected), 'training')} in; "
             f"more minutes would use more pairs"
         )
     last = count_last(whole, seconds)

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pairtune.errors import UserError
+from pairtune.progress import describe_count
 
 FoldScores = Mapping[int, float]  # the number of a fold → the main metric on its dev
 Verdict = Literal["dropped", "open", "better", "tie"]
@@ -30,7 +31,7 @@ class Comparison:
 
     def __str__(self) -> str:
         noise = "" if self.error == inf else f" ± {self.error:.4f}"
-        return f"{self.gain:+.4f}{noise} on {self.folds} {'fold' if self.folds == 1 else 'folds'}"
+        return f"{self.gain:+.4f}{noise} on {describe_count(self.folds, 'fold')}"
 
 
 def compare(one: FoldScores, other: FoldScores, noise: float | None = None) -> Comparison:

@@ -17,7 +17,7 @@ from pathlib import Path
 from pairtune.data.pairs import Task
 from pairtune.data.sources import without_test
 from pairtune.errors import UserError
-from pairtune.progress import say
+from pairtune.progress import describe_count, say
 from pairtune.runs.folder import refuse_encoder_folder, write_whole
 from pairtune.runs.lock import hold_folder
 from pairtune.runs.recipe import Recipe
@@ -136,8 +136,9 @@ def finish(task: Task, folder: Path, tuning: Tuning) -> Tuned:
     write_toml(folder / RECIPE, recipe)
     if tuning.trainings:
         winner = tuning.winner
-        gain = f"{winner.gain:+.4f} on {winner.folds} folds" if winner.changes else "nothing else was clearly better"
-        say(f"chosen after {tuning.trainings} trainings: {describe_changes(winner.changes)} ({gain}); now training it")
+        trainings, folds = describe_count(tuning.trainings, "training"), describe_count(winner.folds, "fold")
+        gain = f"{winner.gain:+.4f} on {folds}" if winner.changes else "nothing else was clearly better"
+        say(f"chosen after {trainings}: {describe_changes(winner.changes)} ({gain}); now training it")
     runs = train(recipe, out=folder, task=task, resume=True, average_with=others)
     return Tuned(folder, tuning, runs[0])
 
