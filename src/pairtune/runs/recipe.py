@@ -137,7 +137,7 @@ class TrainSettings(Settings):
         False, description="compute each layer again in the backward pass: less memory, slower, and with padding"
     )
     max_seq_length: int = Field(
-        90, ge=0, description="longest text in tokens; longer texts are cut; 0: the encoder's own limit, at most 512"
+        0, ge=0, description="longest text in tokens; longer texts are cut; 0: the encoder's own limit, at most 512"
     )
     precision: Literal["float32", "bf16"] = Field(
         "float32", description="precision of the encoder's computation; weights stay float32"
