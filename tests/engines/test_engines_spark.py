@@ -117,7 +117,7 @@ def test_addresses_with_a_scheme_are_read_and_written_by_spark(spark, awkward, t
     for settings, message in {
         ("question", None): "already exists",
         ("qestion", None): "has no column 'qestion'; there are: id, question, label",
-        (None, "words.parquet"): "a prepared file goes with local files",
+        (None, "words.parquet"): "a prepared file works with local files",
     }.items():
         with pytest.raises(UserError, match=message):
             shuffle(source, target, column=settings[0], prepared=settings[1], engine="spark")
