@@ -44,8 +44,9 @@ class Trainer:
     def __init__(self):
         self.itself, self.model = self, DistributedDataParallel(torch.nn.Linear(2, 2))
 
-    def train(self, then):
+    def train(self, counts, then):
         self.model(torch.ones(1, 2)).sum().backward()
+        counts.append(count_threads())  # one has served a collective by now, and so has its name
         then()
 
 
@@ -58,10 +59,10 @@ def live(case: str, rank: int, log: Path, environment: dict[str, str]) -> None:
     """One process to its end, as the command line would end it."""
     os.environ.update({**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)})
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT), 2)
+    counts: list[int] = []
     try:
         with together():
-            inside = count_threads()
-            Trainer().train(CASES[case][rank])
+            Trainer().train(counts, CASES[case][rank])
         status = 0
     except UserError as problem:
         status = 2
@@ -69,7 +70,7 @@ def live(case: str, rank: int, log: Path, environment: dict[str, str]) -> None:
             print(f"pairtune: {problem}", file=sys.stderr, flush=True)
     except SystemExit as end:
         status = end.code
-    log.with_suffix(log.suffix + ".threads").write_text(json.dumps([inside, count_threads()]))
+    log.with_suffix(log.suffix + ".threads").write_text(json.dumps([*counts, count_threads()]))
     os._exit(status)
 
 
