@@ -34,12 +34,13 @@ def own_table(encoder: str, runs: Sequence[OwnRun]) -> str:
         rows.append(f"| {' | '.join([*cells, ratio])} |")
     ahead = sum(difference > 0 for difference in differences)
     near = sum(difference >= -0.003 for difference in differences)
+    first = sum(difference > 0 for difference in chosen)
     if differences:
         rows.append("")
         rows.append(
             f"{TITLES[encoder]}: ahead of the best stock loss on {ahead} of {len(differences)} cases, at most 0.003 behind on "
             f"{near - ahead} more; mean difference {mean(differences):+.3f}.\nBeside the stock loss that is best on dev, "
-            f"which a user can choose: ahead on {sum(difference > 0 for difference in chosen)}, mean difference {mean(chosen):+.3f}."
+            f"which a user can choose: ahead on {first}, mean difference {mean(chosen):+.3f}."
         )
     return "\n".join(rows)
 
