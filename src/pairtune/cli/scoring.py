@@ -231,7 +231,7 @@ def search(
     as_json: JsonFlag = False,
 ) -> None:
     """Search a corpus for the texts nearest to a query. The index is kept beside the corpus."""
-    from pairtune.data.own_tables import read_texts
+    from pairtune.data.formats import read_texts
 
     refuse_broken(query=query)
     if query is not None and not query.strip():
