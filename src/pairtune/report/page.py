@@ -22,7 +22,6 @@ from pairtune.report.plots import (
     SYMBOLS,
     is_graded,
     marked_cells,
-    orders_of,
     plot_batch,
     plot_dev,
     plot_distribution,
@@ -34,7 +33,7 @@ from pairtune.report.plots import (
     reach_of,
 )
 from pairtune.report.scores import score_rows, verdict
-from pairtune.report.summary import Shown, describe_runs, name_run, read_runs
+from pairtune.report.summary import Shown, describe_runs, name_run, orders_of, read_runs
 from pairtune.report.wins import find_doubts, find_examples
 from pairtune.runs.evidence import Snapshot
 from pairtune.runs.folder import advise, write_whole

@@ -26,7 +26,7 @@ from pairtune.runs.recipe import Recipe
 from pairtune.runs.record import Run, Size, Trained
 from pairtune.runs.toml import to_toml
 from pairtune.sbert.evaluator import Hits, evaluate_task
-from pairtune.sbert.losses import CITATION
+from pairtune.sbert.raw import CITATION
 from pairtune.sbert.watch import read_watched
 
 if TYPE_CHECKING:
