@@ -29,7 +29,7 @@ STAGE_DONE = "trained.json"
 def train_stages(
     model: SentenceTransformer, task: Task, recipe: Recipe, seed: int, folder: RunFolder, score: float, *, checkpoints: bool
 ) -> list[Trained]:
-    """Train the model in place, stage by stage, each from what the one before left. score: of the encoder as it came, to beat."""
+    """Train the model in place, stage by stage, each from what the one before left. score: of the original encoder, to beat."""
     found: list[Trained] = []
     for number, select in enumerate(recipe.selects, start=1):
         to_beat = score if select == "best" and recipe.keep_original else None

@@ -152,7 +152,7 @@ def conclude(
 def join_others(model: SentenceTransformer, task: Task, others: Sequence[Run]) -> int:
     """Average the model's weights with those of other runs, chosen on dev; of how many trainings they are the mean then.
 
-    Runs that kept the encoder as it came have nothing to add.
+    Runs that kept the original encoder have nothing to add.
     """
     from pairtune.sbert.averaging import average_with
     from pairtune.sbert.evaluator import evaluate_task

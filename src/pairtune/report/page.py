@@ -128,7 +128,7 @@ def curves(shown: Sequence[Shown]) -> list[Plot]:
     """How the training went."""
     temperature = plot_temperature(shown)
     metrics = dict.fromkeys(one.run.metric for one in shown)
-    ring = "After each epoch; epoch 0 is the encoder as it came, the ring is the epoch that was kept."
+    ring = "After each epoch; epoch 0 is the original encoder, the ring is the epoch that was kept."
     plots = [
         Plot(plot_loss(shown), "Training loss", "Mean of the steps since the point before."),
         Plot(plot_dev(shown), f"{' or '.join(metrics)} on dev", ring),

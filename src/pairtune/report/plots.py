@@ -68,7 +68,7 @@ def plot_loss(shown: Sequence[Shown]) -> go.Figure:
 
 
 def plot_dev(shown: Sequence[Shown]) -> go.Figure:
-    """The main metric on dev after each epoch, from the encoder as it came; a ring marks the epoch that was kept."""
+    """The main metric on dev after each epoch, from the original encoder; a ring marks the epoch that was kept."""
     figure = plain_figure("epoch")
     for place, one in enumerate(shown):
         run = one.run

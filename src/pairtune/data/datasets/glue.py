@@ -48,7 +48,8 @@ def load_mrpc(folder: Path) -> Splits:
 def fetch_mrpc() -> Splits:
     """GLUE's split from the hub: the same pairs."""
     splits = hub_splits("nyu-mll/glue", "mrpc", HOW_TO_GET_MRPC)
-    return Splits(*(_hub_pairs(splits[name], "sentence1", "sentence2") for name in ("train", "validation", "test")))
+    train, dev, test = (_hub_pairs(splits[name], "sentence1", "sentence2") for name in ("train", "validation", "test"))
+    return Splits(train, dev, test)
 
 
 def _read_mrpc(path: Path) -> tuple[PairSet, list[tuple[str, ...]]]:
@@ -110,7 +111,8 @@ def fetch_qqp() -> Splits:
         f"train: {len(train):,} pairs drawn by a hash of their id from GLUE's train set",
         "dev and test: the two halves of GLUE's validation set, since its test labels are withheld",
     )
-    return Splits(*(_hub_pairs(part, "question1", "question2") for part in (train, *halves)), notes=notes)
+    first, second, third = (_hub_pairs(part, "question1", "question2") for part in (train, *halves))
+    return Splits(first, second, third, notes)
 
 
 def _read_qqp(path: Path) -> PairSet:
