@@ -39,9 +39,9 @@ def choose_recipes(what: str, preset: str = "paper", overrides: Sequence[str] = 
     if what == "evidence":
         return recipes_of_evidence(overrides)
     if what == "best":
-        return [one.recipe(overrides) for search in searches().values() for one in search.candidates]
+        return [one.recipe(overrides) for search in searches().values() for one in search.changed_rows]
     if what.startswith("best:") and what[5:] in searches():
-        return [one.recipe(overrides) for one in searches()[what[5:]].candidates]
+        return [one.recipe(overrides) for one in searches()[what[5:]].changed_rows]
     return [read_row(name, overrides) for name in choose_rows(what, preset)]
 
 
@@ -68,6 +68,13 @@ def choose_rows(what: str, preset: str = "paper") -> list[str]:
     if not names:
         raise UserError(f"{what} has no row in the preset {preset}: the code of the paper has settings for its tables alone")
     return [PRESETS[preset] + name for name in names]
+
+
+def plan(table: str, preset: str, settings: Sequence[str], model: str, seeds: Sequence[int]) -> list[Job]:
+    """The runs of what `reproduce` was asked for. model: of everything, several with commas."""
+    if table == "everything":
+        return plan_everything(choose_everything(settings), model.split(","), seeds)
+    return plan_jobs(choose_recipes(table, preset, settings), model, seeds)
 
 
 def plan_jobs(recipes: Iterable[Recipe], encoder: str, seeds: Sequence[int]) -> list[Job]:

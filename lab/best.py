@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lab.book import Book, Sample
-from lab.candidates import Candidate, Factorial
+from lab.changes import ChangedRow, Factorial
 from lab.searches import deciding_encoders, searches
 from pairtune import Recipe
 from pairtune.data.datasets import TASKS
@@ -22,7 +22,7 @@ def dev_means(task: str, sample: Sample) -> tuple[float, ...]:
 
 
 def on_common_seeds(samples: Sequence[Sample]) -> list[Sample]:
-    """The runs of the seeds that all of them have: a candidate that was run more often is judged by the same luck.
+    """The runs of the seeds that all of them have: a row that was run more often is judged by the same luck.
 
     One that has no seed in common with those that were run more often is left without runs: another tenth is another dev.
     """
@@ -36,9 +36,9 @@ def on_common_seeds(samples: Sequence[Sample]) -> list[Sample]:
     ]
 
 
-def best_first(task: str, book: Book, encoder: str, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Sample]]:
-    """The candidates with all their runs, the best on dev first; those that cannot be compared, or have no runs, last."""
-    found = [(candidate, book.find(candidate.recipe(), encoder)) for candidate in candidates]
+def best_first(task: str, book: Book, encoder: str, rows: Sequence[ChangedRow]) -> list[tuple[ChangedRow, Sample]]:
+    """The rows with all their runs, the best on dev first; those that cannot be compared, or have no runs, last."""
+    found = [(row, book.find(row.recipe(), encoder)) for row in rows]
     judged = on_common_seeds([sample for _, sample in found])
     scores = [dev_means(task, sample) if len(sample) else () for sample in judged]
     places = sorted(range(len(found)), key=lambda place: (scores[place], len(found[place][1])), reverse=True)
@@ -50,20 +50,20 @@ def as_chosen(recipe: Recipe) -> Recipe:
     return recipe.model_copy(update={"dev": "rotating"}) if recipe.dev == "joined" else recipe
 
 
-def choose_best(task: str, book: Book) -> Candidate | None:
-    """The candidate with the highest dev score, averaged over the encoders that went through the whole round.
+def choose_best(task: str, book: Book) -> ChangedRow | None:
+    """The row with the highest dev score, averaged over the encoders that went through the whole round.
 
     Where every combination of some settings was run: the one of the best levels. None while no encoder has been through.
     """
     if design := deciding(task, book):
         return best_levels(design, _level_scores(task, design, book))
-    candidates = searches()[task].second or searches()[task].first
-    found = [on_common_seeds([book.find(one.recipe(), encoder) for one in candidates]) for encoder in book.encoders]
+    rows = searches()[task].second or searches()[task].first
+    found = [on_common_seeds([book.find(one.recipe(), encoder) for one in rows]) for encoder in book.encoders]
     whole = [[dev_means(task, sample) for sample in samples] for samples in found if all(map(len, samples))]
     if not whole:
         return None
     means = [tuple(row) for row in np.mean(whole, axis=0).round(9)]
-    return candidates[max(range(len(means)), key=means.__getitem__)]
+    return rows[max(range(len(means)), key=means.__getitem__)]
 
 
 def deciding(task: str, book: Book) -> Factorial | None:
@@ -81,8 +81,7 @@ def deciding(task: str, book: Book) -> Factorial | None:
 def _level_scores(task: str, design: Factorial, book: Book) -> list[list[float | None]]:
     """For each encoder that decides, the main metric of each combination on dev, or None where a tenth of it is missing."""
     return [
-        [_whole_score(task, book.find(candidate.recipe(), encoder)) for candidate in design.candidates]
-        for encoder in deciding_encoders()
+        [_whole_score(task, book.find(row.recipe(), encoder)) for row in design.changed_rows] for encoder in deciding_encoders()
     ]
 
 
@@ -91,7 +90,7 @@ def _whole_score(task: str, sample: Sample) -> float | None:
     return dev_means(task, Sample(runs))[0] if len(runs) == PARTS else None
 
 
-def best_levels(design: Factorial, scores: Sequence[Sequence[float | None]]) -> Candidate:
+def best_levels(design: Factorial, scores: Sequence[Sequence[float | None]]) -> ChangedRow:
     """The combination of the best levels: a level is judged by all the combinations that have it, not by its luckiest one.
 
     scores: for each encoder, one for each combination, or None. By least squares on a constant for each encoder and a term for
@@ -105,7 +104,7 @@ def best_levels(design: Factorial, scores: Sequence[Sequence[float | None]]) -> 
         values.append(mine - mine.mean())
     effects = iter(np.linalg.lstsq(np.concatenate(rows), np.concatenate(values), rcond=None)[0].round(9))
     worth = [[0.0, *(next(effects) for _ in levels[1:])] for levels in design.factors]
-    return design.candidate([max(range(len(levels)), key=levels.__getitem__) for levels in worth])
+    return design.changed_row([max(range(len(levels)), key=levels.__getitem__) for levels in worth])
 
 
 def _compares_all(design: Factorial, means: Sequence[float | None]) -> bool:

@@ -57,17 +57,12 @@ def reproduce(
     ] = False,
 ) -> None:
     """Train every row of a table with every seed, many at once. What has a record with test scores is not trained again."""
-    from lab.agenda import choose_everything, choose_recipes, plan_everything, plan_jobs
+    from lab.agenda import plan
     from lab.running import missing_jobs, parse_since
     from lab.running import reproduce as train_missing
 
     share_cores()
-    if table == "everything":
-        asked = plan_everything(choose_everything(settings or ()), model.split(","), parse_seeds(seeds))
-    else:
-        asked = plan_jobs(choose_recipes(table, preset, settings or ()), model, parse_seeds(seeds))
-    if not asked:
-        raise UserError("no runs to make: give at least one seed")
+    asked = plan(table, preset, settings or (), model, parse_seeds(seeds))
     folders, begin = [results, *([known] if known else [])], parse_since(since)
     missing = missing_jobs(asked, *folders, since=begin)
     if only_list:
@@ -120,7 +115,7 @@ def tables(
 ) -> None:
     """Show the paper's tables beside ours, from the records alone."""
     from lab.book import Book
-    from lab.layout import encoders_in, grids_of
+    from lab.grids import encoders_in, grids_of
     from lab.paper import tables as paper_tables
     from lab.results_page import make_page
     from lab.scored_rows import rows_as_json, rows_of
@@ -143,7 +138,7 @@ def tables(
 def evidence(results: Results = RESULTS) -> None:
     """Print lab/evidence.md: losses, orders and settings compared, from the records alone."""
     from lab.book import Book
-    from lab.evidence import make_evidence
+    from lab.evidence_page import make_evidence
 
     print(make_evidence(Book(results)), end="")
 

@@ -8,7 +8,7 @@ from lab.augmented import read_cross_encoders
 from lab.book import Book, Measure, Sample, compare
 from lab.comparators import systems
 from lab.figures import with_spread
-from lab.layout import encoders_in, say_problems, score_cell
+from lab.grids import encoders_in, say_problems, score_cell
 from lab.rows import read_row, row_names
 from lab.scored_rows import measures_of
 from lab.searches import searches

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from lab.candidates import Candidate
+from lab.changes import ChangedRow
 from lab.keys import read_data
 from lab.searches import searches
 from lab.variants import POSITIVE_ABOVE
@@ -15,20 +15,20 @@ from pairtune import Recipe
 
 @dataclass(frozen=True)
 class System:
-    """title: its row in a table. candidate: what is trained."""
+    """title: its row in a table. trained: the row that is trained, with its changes."""
 
     title: str
     task: str
-    candidate: Candidate
+    trained: ChangedRow
 
     @property
     def relabels(self) -> bool:
         """Whether it trains on pairs that a cross-encoder has to label first."""
-        return any("+silver" in change for change in self.candidate.changes)
+        return any("+silver" in change for change in self.trained.changes)
 
     def recipe(self, overrides: Sequence[str] = ()) -> Recipe:
         """The recipe that is trained; of the paper's own loss, its row."""
-        return self.candidate.recipe(overrides)
+        return self.trained.recipe(overrides)
 
 
 @cache
@@ -42,7 +42,7 @@ def _system(entry: dict[str, str], task: str) -> System:
     guise = [f"task={task}+{entry['guise']}"] if "guise" in entry else []
     chosen = "positives_only" in entry["set"] and task in POSITIVE_ABOVE
     above = [f"loss.positive_above={POSITIVE_ABOVE[task]}"] if chosen else []
-    return System(entry["title"], task, Candidate(f"{task}/{entry['base']}", (*guise, *entry["set"].split(), *above)))
+    return System(entry["title"], task, ChangedRow(f"{task}/{entry['base']}", (*guise, *entry["set"].split(), *above)))
 
 
 def recipes_of_comparators(overrides: Sequence[str] = (), task: str = "") -> list[Recipe]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.book import Book, Measure
-from lab.candidates import Candidate
+from lab.changes import ChangedRow
 from lab.figures import four_digits
 from lab.keys import read_data
 
@@ -13,9 +13,9 @@ def given_floor(task: str, metric: str, encoder: str) -> str | None:
     return read_data("floor.toml")[task].get(metric, {}).get(encoder)
 
 
-def repeated(task: str) -> tuple[Candidate, ...]:
+def repeated(task: str) -> tuple[ChangedRow, ...]:
     """The loop's settings that are trained here as well, where its test had other texts."""
-    return tuple(Candidate.of(task, line) for line in read_data("floor.toml")[task].get("again", ()))
+    return tuple(ChangedRow.of(task, line) for line in read_data("floor.toml")[task].get("again", ()))
 
 
 def describe_floor(task: str, metric: Measure, book: Book, encoder: str, before: float | None, after: float | None) -> str:

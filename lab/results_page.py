@@ -12,7 +12,7 @@ from lab.comparator_tables import SAYS as COMPARATORS_SAY
 from lab.comparator_tables import comparator_grids
 from lab.figures import four_digits
 from lab.floor import repeated
-from lab.layout import best_grid, encoders_in, grids_of, released_grid
+from lab.grids import best_grid, encoders_in, grids_of, released_grid
 from lab.paper import open_rows, tables, title
 from lab.rows import read_row
 from lab.scored_rows import recipes_of, shipped_best
@@ -57,8 +57,8 @@ MSE, BSC keeps its best epoch, in the text's row its last. In QQP's notebook the
 shuffler, so that its clusters have no effect there; here they have. *Difference* is code less text; a dash: the paper's is of
 dev. The training data of Antique, CQA-A and QQP is not the paper's (see the tables above)."""
 
-BEST_SAYS = """`recipes/<task>/best.toml` is the candidate with the highest mean on dev, over the seeds that all candidates
-have (`python -m lab reproduce best`, `python -m lab tables best`), with MiniLM: `mpnet` has gone through few of the candidates.
+BEST_SAYS = """`recipes/<task>/best.toml` is the recipe with the highest mean on dev, over the seeds that all recipes of the
+search have (`python -m lab reproduce best`, `python -m lab tables best`), with MiniLM: `mpnet` has gone through few of them.
 For {second} this is by cross-validation: train and dev are put together, seed k holds out the k-th tenth as dev, and n counts
 tenths.
 
@@ -74,9 +74,9 @@ MRPC's F1@best is of dev, at the best threshold there: the kind of figure that t
 and QQP is not the paper's."""
 
 
-BY_SETTINGS = """By settings, not by candidates: {tasks}. Combinations of the leading settings were run with {encoders}, and
+BY_SETTINGS = """By settings, not by recipes: {tasks}. Combinations of the leading settings were run with {encoders}, and
 of each setting that differs among them the level is taken that has the highest mean effect on dev over all of them (least
-squares, both encoders). By itself, what this gives is on dev: {places}. The rule was made after test scores of the candidates
+squares, both encoders). By itself, what this gives is on dev: {places}. The rule was made after test scores of the recipes
 before were known (experiments.md)."""
 
 DEV_FILLED = """The questions of Antique's dev are filled up to 33 answers, as many as test has, with answers to others
@@ -150,8 +150,8 @@ def _is_under_way(task: str, book: Book) -> bool:
     steps = searches()[task].combined
     decided = deciding(task, book)
     after = steps.index(decided) + 1 if decided else 0
-    known = {candidate.settings for design in steps[:after] for candidate in design.candidates}
-    recipes = [one.recipe() for design in steps[after:] for one in design.candidates if one.settings not in known]
+    known = {one.settings for design in steps[:after] for one in design.changed_rows}
+    recipes = [one.recipe() for design in steps[after:] for one in design.changed_rows if one.settings not in known]
     return any(len(book.find(recipe, encoder)) for recipe in recipes for encoder in deciding_encoders())
 
 
@@ -161,7 +161,7 @@ def _places(task: str, book: Book) -> str:
     assert design is not None
     places = []
     for encoder in deciding_encoders():
-        ranked = [one for one, sample in best_first(task, book, encoder, design.candidates) if len(sample)]
+        ranked = [one for one, sample in best_first(task, book, encoder, design.changed_rows) if len(sample)]
         if best in ranked:
             places.append(f"number {ranked.index(best) + 1} of {len(ranked)} with {encoder}")
     return f"`{task}` {' and '.join(places)}"

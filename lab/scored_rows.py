@@ -60,9 +60,9 @@ def rows_of(table: str, book: Book, preset: str = "paper") -> list[ScoredRow]:
 
 
 def recipes_of(table: str, preset: str = "paper") -> list[Recipe]:
-    """The recipes of a table, in the paper's order; of the best, the shipped ones before the candidates."""
+    """The recipes of a table, in the paper's order; of the best, the shipped ones before those of the search."""
     if table == BEST:
-        return [*shipped_best(), *(candidate.recipe() for search in searches().values() for candidate in search.candidates)]
+        return [*shipped_best(), *(row.recipe() for search in searches().values() for row in search.changed_rows)]
     if table not in table_names():
         raise UserError(f"there is no table {table!r}; known: {', '.join(table_names())}")
     names = open_rows() if table == "open" else choose_rows(table, preset)

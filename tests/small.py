@@ -32,7 +32,7 @@ def small_pairs(count, seed):
 
 def small_recipe(tiny_encoder, **tables):
     train = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-4, "max_seq_length": 16, **tables.pop("train", {})}
-    # an epoch is kept, better or not: two trainings that both kept the encoder as it came would be equal whatever they did
+    # an epoch is kept, better or not: two trainings that both kept the original encoder would be equal whatever they did
     return make_recipe({"name": "small/combo", "encoder": tiny_encoder, "keep_original": False, "train": train, **tables})
 
 

@@ -1,4 +1,4 @@
-"""Epoch 0, the encoder as it came, is a candidate like any other: tuning never makes a model worse in silence."""
+"""Epoch 0, the original encoder, is a candidate like any other: tuning never makes a model worse in silence."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def test_where_no_epoch_beats_the_encoder_it_is_kept_as_it_came(tmp_path, tiny_e
     original.max_seq_length = 16
     kept = SentenceTransformer(record.model, device="cpu")
     np.testing.assert_array_equal(kept.encode(TEXTS), original.encode(TEXTS))  # with its own tokenizer, which sees links
-    assert "Kept: the encoder as it came, which no epoch beat on dev" in (tmp_path / "run/model/README.md").read_text()
+    assert "Kept: the original encoder, which no epoch beat on dev" in (tmp_path / "run/model/README.md").read_text()
     before, best = record.before["dev"]["Spearman"], max(epoch.dev["Spearman"] for epoch in record.epochs)
     assert record.advise().startswith(
-        f"no epoch beat the encoder as it came on dev (Spearman {before:.3f} against {best:.3f}): it is kept unchanged. Try"
+        f"no epoch beat the original encoder on dev (Spearman {before:.3f} against {best:.3f}): it is kept unchanged. Try"
     )
 
 

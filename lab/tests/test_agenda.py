@@ -20,10 +20,10 @@ def test_the_longest_runs_come_first_and_none_twice():
     assert many > 5 * few
 
 
-def test_the_candidates_of_a_search_are_at_most_two_dozen_and_all_different():
+def test_the_recipes_of_a_search_are_at_most_two_dozen_and_all_different():
     for task, search in searches().items():
-        for candidates in filter(None, (search.first, search.second)):
-            recipes = [candidate.recipe() for candidate in candidates]
+        for rows in filter(None, (search.first, search.second)):
+            recipes = [row.recipe() for row in rows]
             assert 5 <= len(set(map(settings_key, recipes))) == len(recipes) <= 24, task
             assert {recipe.task for recipe in recipes} == {task}
 

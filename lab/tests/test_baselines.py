@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from lab.baselines import bm25, compute_baselines, read_baselines, score_by_words, write_baselines
 from lab.book import Book
-from lab.layout import grids_of
+from lab.grids import grids_of
 
 from pairtune import PairSet, load_task
 

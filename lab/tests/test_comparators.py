@@ -148,7 +148,7 @@ def test_a_table_has_the_systems_that_were_run_and_what_each_is_behind_the_refer
     angle = next(one for one in systems() if (one.task, one.title) == ("stsb", "AnglELoss"))
     runs = [make_run("stsb/combo", seed, 0.86, 0.8) for seed in (1, 2, 3)]
     assert not comparator_grids(write(tmp_path / "without", runs))
-    runs += [make_run("stsb/mse", seed, 0.84, 0.8, overrides=angle.candidate.changes) for seed in (1, 2, 3)]
+    runs += [make_run("stsb/mse", seed, 0.84, 0.8, overrides=angle.trained.changes) for seed in (1, 2, 3)]
     append_line(tmp_path / "with" / FOLDER / "minilm.jsonl", {"task": "stsb", "seed": 1, "test": {"Spearman": 0.91}})
     grid = comparator_grid("stsb", write(tmp_path / "with", runs))
     rows = {row[0]: row[1:] for row in grid.rows}

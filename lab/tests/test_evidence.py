@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from lab.book import Book
 from lab.changes import both_sides, recipes_of_evidence, sections
-from lab.evidence import changes_grid, loss_grid, make_evidence, rows_grid, spread_grid
+from lab.evidence_page import changes_grid, loss_grid, make_evidence, rows_grid, spread_grid
 from lab.keys import settings_key
 from made_runs import make_run, write
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lab.best import as_chosen, best_first, best_levels, choose_best, deciding
 from lab.book import Book, compare
-from lab.candidates import Factorial
+from lab.changes import Factorial
 from lab.cli import app
+from lab.grids import best_row, grids_of, released_grid
 from lab.keys import settings_key
-from lab.layout import best_row, grids_of, released_grid
 from lab.paper import all_rows, published, tables
 from lab.results_page import make_page
 from lab.rows import read_row, row_names
@@ -152,33 +152,33 @@ def test_one_run_each_leaves_the_order_open(tmp_path):
 
 
 def test_the_best_recipe_is_chosen_on_dev_and_never_on_test(tmp_path):
-    candidates = searches()["stsb"].first
+    rows = searches()["stsb"].first
     runs = [
-        make_run(candidate.base, 1, test=0.9 - place / 100, dev=0.5 + place / 100, overrides=candidate.changes)
-        for place, candidate in enumerate(candidates)
+        make_run(row.base, 1, test=0.9 - place / 100, dev=0.5 + place / 100, overrides=row.changes)
+        for place, row in enumerate(rows)
     ]
     assert choose_best("stsb", write(tmp_path, runs[:-1])) is None  # the search is not whole yet
     book = write(tmp_path, runs[-1:])
-    assert choose_best("stsb", book) == candidates[-1]
-    ranked = [candidate for candidate, _ in best_first("stsb", book, "minilm", candidates)]
-    assert ranked == list(candidates[::-1])
-    assert grids_of("best", book)[-1].rows[0][1] == f"`{candidates[-1].name}`"
+    assert choose_best("stsb", book) == rows[-1]
+    ranked = [row for row, _ in best_first("stsb", book, "minilm", rows)]
+    assert ranked == list(rows[::-1])
+    assert grids_of("best", book)[-1].rows[0][1] == f"`{rows[-1].name}`"
 
 
 def test_records_that_lost_their_test_scores_still_choose_and_show_a_dash(tmp_path):
-    candidates = searches()["stsb"].first
-    runs = [make_run(one.base, 1, test=0.9, dev=0.5 + place / 100, overrides=one.changes) for place, one in enumerate(candidates)]
+    rows = searches()["stsb"].first
+    runs = [make_run(one.base, 1, test=0.9, dev=0.5 + place / 100, overrides=one.changes) for place, one in enumerate(rows)]
     for run in runs:
         del run.before["test"], run.after["test"]
     book = write(tmp_path, runs)
-    assert choose_best("stsb", book) == candidates[-1]
+    assert choose_best("stsb", book) == rows[-1]
     assert grids_of("best", book)[-1].rows[0][2:4] == (f"{runs[-1].dev_score():.4f}", "–")
-    sample = book.find(candidates[0].recipe(), "minilm")
+    sample = book.find(rows[0].recipe(), "minilm")
     assert compare(sample, sample, ("Spearman", "test")) is None and sample.best_on_dev(("Spearman", "test")) is None
     assert {row.n for row in rows_of("5", book)} == {0}
     assert "| the encoder as it comes | – | – | – |" in make_page(book)
-    again = make_run(candidates[0].base, 1, test=0.8, dev=0.7, overrides=candidates[0].changes)
-    assert write(tmp_path, [again]).find(candidates[0].recipe(), "minilm").scores(("Spearman", "test")) == [0.8]
+    again = make_run(rows[0].base, 1, test=0.8, dev=0.7, overrides=rows[0].changes)
+    assert write(tmp_path, [again]).find(rows[0].recipe(), "minilm").scores(("Spearman", "test")) == [0.8]
 
 
 def test_a_second_round_decides_where_there_is_one(tmp_path):
@@ -196,15 +196,15 @@ def test_where_every_combination_was_run_each_level_is_judged_by_all_that_have_i
     (design,) = searches()["antique"].combined
     worth = [(0.02, 0.0), (0.0, 0.015), (0.0, 0.03, 0.01)]
     runs = []
-    for combination, one in zip(design.combinations, design.candidates, strict=True):
+    for combination, one in zip(design.combinations, design.changed_rows, strict=True):
         dev = 0.8 + sum(levels[place] for levels, place in zip(worth, combination, strict=True))
         lucky = 0.06 if combination == (1, 0, 2) else 0.0  # the highest of all figures, and one alone
         for encoder in deciding_encoders():
             runs += [make_run(one.base, seed, 0.5, dev + lucky, encoder, one.changes) for seed in range(1, 11)]
     assert choose_best("antique", write(tmp_path, runs[:-11])) is None  # a tenth with minilm, and ten with mpnet, are missing
     book = write(tmp_path, runs[-11:])
-    assert best_first("antique", book, "minilm", design.candidates)[0][0] == design.candidate((1, 0, 2))
-    assert choose_best("antique", book) == design.candidate((0, 1, 1))
+    assert best_first("antique", book, "minilm", design.changed_rows)[0][0] == design.changed_row((1, 0, 2))
+    assert choose_best("antique", book) == design.changed_row((0, 1, 1))
     titles = [grid.title for grid in grids_of("best", book) if "antique" in grid.title]
     assert titles[-1] == "Every combination, by cross-validation, `antique`, mpnet"
 
@@ -224,21 +224,21 @@ def test_the_best_levels_are_those_with_the_highest_plain_means(first, second):
     if any(abs(a - b) < 1e-6 for levels in means for a, b in itertools.combinations(levels, 2)):
         return  # either may be called the best
     expected = [levels.index(max(levels)) for levels in means]
-    assert best_levels(design, [first, second]) == design.candidate(expected)
+    assert best_levels(design, [first, second]) == design.changed_row(expected)
 
 
 def test_combinations_that_an_encoder_lacks_tilt_nothing():
     design = Factorial("stsb/mse", (), (("", "train.learning_rate=5e-5"), ("", "train.batch_size=60")))
-    assert [one.name for one in design.candidates][-1] == "stsb/mse+learning_rate-5e-5+batch_size-60"
+    assert [one.name for one in design.changed_rows][-1] == "stsb/mse+learning_rate-5e-5+batch_size-60"
     easy, hard = [0.90, 0.89, 0.88, 0.87], [0.50, 0.49, 0.48, None]
-    assert best_levels(design, [easy, hard]) == design.candidate((0, 0))
+    assert best_levels(design, [easy, hard]) == design.changed_row((0, 0))
 
 
 def test_combinations_decide_when_one_encoder_has_all_and_the_other_half(tmp_path):
     design = searches()["pfcc-s"].combined[0]
 
     def runs_of(places, encoder, seeds=range(1, 11)):
-        chosen = [design.candidates[place] for place in places]
+        chosen = [design.changed_rows[place] for place in places]
         return [make_run(one.base, seed, 0.5, 0.5, encoder, one.changes) for one in chosen for seed in seeds]
 
     assert deciding("pfcc-s", write(tmp_path, runs_of(range(12), "minilm"))) is None
@@ -248,32 +248,32 @@ def test_combinations_decide_when_one_encoder_has_all_and_the_other_half(tmp_pat
     book = write(tmp_path, runs_of((4, 6), "mpnet", seeds=(1, 2)))  # other tenths are another dev
     assert deciding("pfcc-s", book) is None
     book = write(tmp_path, [*runs_of((4, 6), "mpnet", seeds=range(3, 11)), *runs_of((1,), "bert-base-uncased", seeds=(1,))])
-    assert deciding("pfcc-s", book) == design and "By settings, not by candidates: `pfcc-s`" in make_page(book)
+    assert deciding("pfcc-s", book) == design and "By settings, not by recipes: `pfcc-s`" in make_page(book)
     assert "that do not decide yet" not in make_page(book)  # though the next step has some of these
-    fresh = searches()["pfcc-s"].combined[1].candidate((1, 0, 0))
+    fresh = searches()["pfcc-s"].combined[1].changed_row((1, 0, 0))
     book = write(tmp_path, [make_run(fresh.base, 1, 0.5, 0.5, "minilm", fresh.changes)])
     assert deciding("pfcc-s", book) == design and "For `pfcc-s` there are runs of combinations that do not" in make_page(book)
 
 
-def test_candidates_without_a_common_seed_are_not_compared(tmp_path):
+def test_recipes_without_a_common_seed_are_not_compared(tmp_path):
     first, second, third, *_ = searches()["stsb"].first
     runs = [make_run(first.base, seed, 0.5, 0.5, overrides=first.changes) for seed in (1, 2)]
     runs += [make_run(second.base, seed, 0.5, 0.6, overrides=second.changes) for seed in (2, 3)]
     runs += [make_run(third.base, 4, 0.5, 0.9, overrides=third.changes)]
     ranked = best_first("stsb", write(tmp_path, runs), "minilm", (first, second, third))
-    assert [candidate for candidate, _ in ranked] == [second, first, third]
+    assert [row for row, _ in ranked] == [second, first, third]
 
 
-def test_a_candidate_of_two_rounds_is_one():
+def test_a_recipe_of_two_rounds_is_one():
     search = searches()["antique"]
-    names = [candidate.name for candidate in search.candidates]
-    shared = set(search.second) & set(search.combined[0].candidates)
+    names = [row.name for row in search.changed_rows]
+    shared = set(search.second) & set(search.combined[0].changed_rows)
     assert len(shared) == 4
     assert len(names) == len(set(names)) == len(search.first) + len(search.second) + 12 - len(shared)
 
 
-def test_candidates_are_compared_on_the_seeds_that_all_of_them_have(tmp_path):
-    runs = [make_run(candidate.base, 1, test=0.5, dev=0.5, overrides=candidate.changes) for candidate in searches()["stsb"].first]
+def test_recipes_are_compared_on_the_seeds_that_all_of_them_have(tmp_path):
+    runs = [make_run(row.base, 1, test=0.5, dev=0.5, overrides=row.changes) for row in searches()["stsb"].first]
     first, second, *_ = searches()["stsb"].first
     runs += [make_run(first.base, 2, test=0.9, dev=0.9, overrides=first.changes)]  # one more run, and a lucky one
     runs[1] = make_run(second.base, 1, test=0.5, dev=0.6, overrides=second.changes)
@@ -299,7 +299,7 @@ def test_the_shipped_best_recipe_is_the_winner_on_dev(task):
         assert best == settings_key(winner.recipe()), f"the winner is {winner.name}"
     elif shipped:
         best = settings_key(as_chosen(read_row(f"{task}/best")))
-        assert best in {settings_key(candidate.recipe()) for candidate in searches()[task].candidates}
+        assert best in {settings_key(row.recipe()) for row in searches()[task].changed_rows}
 
 
 def test_a_recipe_that_is_trained_on_dev_shows_the_dev_score_that_it_was_chosen_by(tmp_path):

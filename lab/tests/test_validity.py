@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lab.agenda import choose_recipes, plan_jobs
 from lab.book import compare
-from lab.layout import grids_of
+from lab.grids import grids_of
 from lab.rows import read_row, row_names
 from lab.running import missing_jobs
 from lab.scored_rows import rows_of

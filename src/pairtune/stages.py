@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pairtune.data.material import count_rows, texts_of
 from pairtune.data.pairs import Task
 from pairtune.data.sources import training_data
 from pairtune.progress import is_first, say
@@ -28,7 +29,7 @@ STAGE_DONE = "trained.json"
 def train_stages(
     model: SentenceTransformer, task: Task, recipe: Recipe, seed: int, folder: RunFolder, score: float, *, checkpoints: bool
 ) -> list[Trained]:
-    """Train the model in place, stage by stage, each from what the one before left. score: of the encoder as it came, to beat."""
+    """Train the model in place, stage by stage, each from what the one before left. score: of the original encoder, to beat."""
     found: list[Trained] = []
     for number, select in enumerate(recipe.selects, start=1):
         to_beat = score if select == "best" and recipe.keep_original else None
@@ -60,7 +61,7 @@ def train_stage(
     from pairtune.sbert.callbacks import Clock, LogEpochs, Progress
     from pairtune.sbert.checkpoints import newest_usable_checkpoint
     from pairtune.sbert.forecast import fit_memory
-    from pairtune.sbert.trainer import count_rows, make_trainer, texts_of
+    from pairtune.sbert.trainer import make_trainer
     from pairtune.sbert.watch import Watch
 
     if (done := share_from_first(lambda: _read_trained(folder / STAGE_DONE))) is not None:

@@ -6,26 +6,20 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pairtune.data.datasets import load_task
-from pairtune.data.material import check_candidates, check_negatives, note_splits
-from pairtune.data.negatives import fill_dev
 from pairtune.data.pairs import ALIKE, Task, add_prompts, leave_some_plain
-from pairtune.data.sources import check_sources, prompt_sources, read_sources, without_test
-from pairtune.data.splits import join_dev, rotate_dev
+from pairtune.data.sources import arrange, find_pairs, prompt_sources, without_test
 from pairtune.errors import UserError
 from pairtune.progress import say
 from pairtune.runs.folder import RunFolder, ask_for, disk_in_words, drop_folder, refuse_encoder_folder, whole_folder
 from pairtune.runs.lock import check_free
 from pairtune.runs.recipe import Recipe
 from pairtune.runs.record import Run, Trained, choice_score, is_unchanged, kept_run
-from pairtune.runs.settings import stage_of, unread_settings
 from pairtune.stages import save_whole, train_stages
 
 if TYPE_CHECKING:
@@ -125,16 +119,6 @@ def tune_encoder(
     return trained
 
 
-def find_pairs(recipe: Recipe, task: Task | None) -> Task:
-    """The pairs that were given, or those that the recipe names."""
-    if task is None:
-        refuse_borrowed_dev(recipe)
-        return read_sources(recipe) if recipe.sources else load_task(recipe.task)
-    if [source.name for source in recipe.sources] != [*task.sources]:  # a search hands in parts of the same
-        raise UserError(f"recipe {recipe.name} names its data under [[sources]]: give no other data")
-    return task
-
-
 def conclude(
     model: SentenceTransformer,
     task: Task,
@@ -168,7 +152,7 @@ def conclude(
 def join_others(model: SentenceTransformer, task: Task, others: Sequence[Run]) -> int:
     """Average the model's weights with those of other runs, chosen on dev; of how many trainings they are the mean then.
 
-    Runs that kept the encoder as it came have nothing to add.
+    Runs that kept the original encoder have nothing to add.
     """
     from pairtune.sbert.averaging import average_with
     from pairtune.sbert.evaluator import evaluate_task
@@ -240,42 +224,6 @@ def begin(folder: RunFolder, asked: dict[str, Any], results: Path, *, resume: bo
     folder.check(asked, resume=resume, overwrite=overwrite)  # another process may have been faster
     folder.begin(asked, overwrite=overwrite)
     return folder.publish(results) if folder.pending else None
-
-
-def refuse_borrowed_dev(recipe: Recipe) -> None:
-    """Refuse to choose an epoch, and to report, on another task's pairs when `train.file` names the pairs to train on."""
-    if recipe.sources:
-        return
-    named = next((stage.train.file for stage in recipe.stages if stage.train.file), "")
-    if named and "task" not in recipe.model_fields_set:
-        raise UserError(
-            f"train.file {named} holds pairs to train on, and dev and test would be those of {recipe.task}: give your own with "
-            f"--dev FILE --test FILE, or name a task in the recipe"
-        )
-
-
-def arrange(task: Task, recipe: Recipe, seed: int) -> Task:
-    """The task with the dev that the recipe asks for. Refuses, before anything is written, what cannot be trained."""
-    check_sources(task, recipe)
-    if recipe.dev != "given" and any(stage.train.file for stage in recipe.stages):
-        raise UserError(f'dev = "{recipe.dev}" takes pairs of the task, and train.file may have them too: set dev = "given"')
-    if not len(task.train) and not all(stage.train.file for stage in recipe.stages):
-        raise UserError(f"task {task.name} has no pairs to train on: give them with --train FILE or --data FILE")
-    if not len(task.dev) or not len(task.test):
-        raise UserError(f"task {task.name} needs pairs for dev and for test: give both --dev FILE and --test FILE")
-    if recipe.dev == "rotating":
-        task = rotate_dev(task, seed)
-    elif recipe.dev == "joined":
-        if "best" in recipe.selects:
-            raise UserError('dev = "joined" leaves no pairs to choose an epoch by: set select = "last" or "average"')
-        task = join_dev(task)
-    if recipe.dev_candidates:
-        task = fill_dev(task, recipe.dev_candidates)
-    for stage in recipe.stages:
-        for name, source in (task.sources or {"": task}).items():
-            check_candidates(source, stage_of(recipe, stage, name))
-            check_negatives(source, stage_of(recipe, stage, name))
-    return replace(task, notes=(*task.notes, *note_splits(task, recipe.stages), *unread_settings(recipe).values()))
 
 
 def train(

@@ -6,10 +6,11 @@ import pytest
 
 from pairtune.data.material import take_splits, training_dataset
 from pairtune.data.pairs import PairSet, Task
+from pairtune.data.sources import arrange
 from pairtune.errors import UserError
 from pairtune.runs.folder import ask_for
 from pairtune.runs.toml import make_recipe
-from pairtune.training import arrange, run
+from pairtune.training import run
 from small import small_pairs, small_recipe
 
 

@@ -547,7 +547,7 @@ def test_what_was_kept_is_told_in_words():
         ({"kept_epochs": [3, 2], "best_epoch": 2, "recipe": {"select": "last"}}, "epoch 2 of 2, the last", 5),
         ({"kept_epochs": [3, 2], "recipe": {"select": "average"}}, "the mean of the weights after each of 2 epochs", 5),
         ({"kept_epochs": [2, 0], "best_epoch": 0}, "what the stage before left, which no epoch of the last stage beat on dev", 2),
-        ({"kept_epochs": [0, 0], "best_epoch": 0}, "the encoder as it came, which no epoch beat on dev", 0),
+        ({"kept_epochs": [0, 0], "best_epoch": 0}, "the original encoder, which no epoch beat on dev", 0),
         (
             {"kept_epochs": [3, 1], "best_epoch": 1, "mean_of": 3},
             "the mean of the weights of 3 trainings; of the first, epoch 1 of 2, the best on dev",
@@ -577,4 +577,4 @@ def test_settings_of_several_stages_are_numbered():
 
 def test_a_dev_set_that_leaves_nothing_to_gain_is_named_as_the_reason():
     perfect = record().model_copy(update={"kept_epochs": [0], "before": {"dev": {"Spearman": 1.0}}})
-    assert perfect.advise().startswith("the encoder as it came has a Spearman of 1.000 on dev, where no epoch can be better")
+    assert perfect.advise().startswith("the original encoder has a Spearman of 1.000 on dev, where no epoch can be better")

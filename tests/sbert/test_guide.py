@@ -1,4 +1,4 @@
-"""A guide: the encoder as it came says which in-batch negatives may be right answers."""
+"""A guide: the original encoder says which in-batch negatives may be right answers."""
 
 from __future__ import annotations
 

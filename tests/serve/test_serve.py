@@ -19,7 +19,7 @@ from tokenizers import Regex, normalizers
 from transformers import PreTrainedTokenizerFast
 
 from pairtune.errors import UserError
-from serving import CORPUS, ask, load_both, serving, write_corpus
+from serving import CORPUS, ask, serving, write_corpus
 
 pytest.importorskip("fastapi", reason="pip install 'pairtune[serve]'")
 
@@ -28,17 +28,6 @@ from pairtune.serve import requests as limits
 from pairtune.serve.matcher import Batcher
 
 QUERY = "remove a file"
-
-
-@pytest.fixture(scope="module")
-def both(tiny_encoder, tmp_path_factory):
-    return load_both(tiny_encoder, tmp_path_factory.mktemp("served"))
-
-
-@pytest.fixture(scope="module")
-def url(both):
-    with serving(both) as url:
-        yield url
 
 
 @pytest.fixture(scope="module")

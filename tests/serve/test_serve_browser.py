@@ -5,21 +5,10 @@ from __future__ import annotations
 import pytest
 
 from browsing import assert_no_errors, assert_only_this_machine_was_asked, forget, needs_chromium, open_chromium, wait_until
-from serving import CORPUS, load_both, serving
+from serving import CORPUS, serving
 
 pytest.importorskip("fastapi", reason="pip install 'pairtune[serve]'")
 pytestmark = [pytest.mark.browser, needs_chromium]
-
-
-@pytest.fixture(scope="module")
-def both(tiny_encoder, tmp_path_factory):
-    return load_both(tiny_encoder, tmp_path_factory.mktemp("served"))
-
-
-@pytest.fixture(scope="module")
-def url(both):
-    with serving(both) as url:
-        yield url
 
 
 @pytest.fixture(scope="module")

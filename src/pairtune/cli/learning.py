@@ -148,7 +148,7 @@ def demo(out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("r
 
 
 def show_searches(model: Path, top: int = 3) -> None:
-    """Three searches among the functions of the modules that were held out, by the encoder as it came and as it is now."""
+    """Three searches among the functions of the modules that were held out, by the original encoder and by the tuned one."""
     from rich.table import Table as TerminalTable
 
     from pairtune.data.datasets import load_task

@@ -160,13 +160,13 @@ def refuse_unquoted(words: Sequence[str]) -> None:
             )
 
 
-RENAMED = {"--group": "--keep-together"}
+RENAMED_OPTIONS = {"--group": "--keep-together"}
 
 
 def refuse_renamed(words: Sequence[str]) -> None:
     """Refuse an option that has another name now, and say which."""
-    if old := next((name for name in (word.partition("=")[0] for word in words) if name in RENAMED), None):
-        raise UserError(f"{old} is now called {RENAMED[old]}")
+    if old := next((name for name in (word.partition("=")[0] for word in words) if name in RENAMED_OPTIONS), None):
+        raise UserError(f"{old} is now called {RENAMED_OPTIONS[old]}")
 
 
 OUT = "out"

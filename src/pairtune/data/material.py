@@ -19,7 +19,7 @@ from pairtune.runs.settings import USE_MINED
 USE_NEGATIVES = ("bsc", "combo", "triplet", "host")  # losses that can
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    from datasets import Dataset, DatasetDict
     from sentence_transformers import SentenceTransformer
 
 
@@ -43,6 +43,18 @@ def training_dataset(model: SentenceTransformer, task: Task, stage: Stage, seed:
         columns = [pairs.right[number:] + pairs.right[:number] for number in range(1, stage.train.mined + 1)]
     further = {f"negative_{number}": column for number, column in enumerate(columns, start=1)}
     return Dataset.from_dict({"left": pairs.left, "right": pairs.right, **further, "label": pairs.label})
+
+
+def count_rows(dataset: Dataset | DatasetDict) -> int:
+    """How many there are, in all datasets together."""
+    return sum(map(len, dataset.values())) if isinstance(dataset, dict) else len(dataset)
+
+
+def texts_of(dataset: Dataset | DatasetDict) -> list[str]:
+    """All texts of a dataset, or of several, column by column."""
+    if isinstance(dataset, dict):
+        return [text for one in dataset.values() for text in texts_of(one)]
+    return [text for name in dataset.column_names if name != "label" for text in dataset[name]]
 
 
 def dataset_of_file(stage: Stage) -> Dataset:

@@ -31,7 +31,7 @@ from pairtune.errors import UserError
 from pairtune.ordering.order import number_texts
 
 NO_TEXTS = {"nan", "NaN", "NULL", "null", "None", "NA", "N/A", "#N/A"}
-IDS = re.compile(r"\s*(#?\d[\d.,:/-]*|[A-Za-z]{1,8}[-_#:]?\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})\s*")
+ID_TEXT = re.compile(r"\s*(#?\d[\d.,:/-]*|[A-Za-z]{1,8}[-_#:]?\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})\s*")
 MOSTLY = 0.9
 
 
@@ -210,7 +210,7 @@ def _doubt_ids(parts: Mapping[str, Records], roles_of: Mapping[str, Roles]) -> l
     for name, part in parts.items():
         for side, column in (("left", roles_of[name].left), ("right", roles_of[name].right)):
             texts = getattr(part, side)[:PEEK]
-            if sum(IDS.fullmatch(text) is not None for text in texts) > MOSTLY * len(texts):
+            if sum(ID_TEXT.fullmatch(text) is not None for text in texts) > MOSTLY * len(texts):
                 notes.append(
                     f"column {column!r} holds numbers or ids such as {texts[0]!r}: if texts belong to them, give a file with the "
                     f"texts, or another column with --{side}"

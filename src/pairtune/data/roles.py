@@ -47,7 +47,7 @@ RATINGS = re.compile(  # names that people give to labels, with more words befor
     r"(label|score|rating|stars?|similarity|relevance|relevant|relevancy|relatedness|grade|gold|judge?ments?|duplicate|match|verdict"
     r"|esci|class|choice|annotation|correct|truth|confidence|probability|logit|percent|percentage|pct|rank|ranking)s?$"
 )
-IDS = re.compile(r"(^|[_\W])ids?$|[a-z]I[dD]s?$")  # names of numbers that say which thread, and nothing else
+ID_COLUMN = re.compile(r"(^|[_\W])ids?$|[a-z]I[dD]s?$")  # names of numbers that say which thread, and nothing else
 RANKS = re.compile(r"(rank|ranking|position|place|platz|rang)$")  # names of numbers that are lowest for the best
 NEGATIVES = re.compile(r"(hard)?neg(ative)?s?(passages|ctxs)?\d*")
 SCORE_COLUMN = re.compile(r"(left|right|(hard)?negatives?\d*)score")  # as `pairtune mine` writes them
@@ -295,7 +295,7 @@ def _ask_for_labels(table: Table, others: Sequence[str]) -> None:
         seen = table.begin(name)
         values = [value for value in seen if not is_missing(value)]
         named = RATINGS.search(plain_name(name)) is not None
-        numbered = IDS.search(name.strip()) is not None and all(read_number(value) is not None for value in values)
+        numbered = ID_COLUMN.search(name.strip()) is not None and all(read_number(value) is not None for value in values)
         marked = named and 0 < len(values) < len(seen) and len({str(value) for value in values}) == 1  # x, or nothing
         if (not numbered and _look_like_labels(values)) or (named and _look_like_ratings(values)) or marked:
             raise UserError(

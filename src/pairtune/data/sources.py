@@ -1,4 +1,4 @@
-"""Several datasets as one task: trained on together, scored one by one, chosen by the mean."""
+"""The pairs of a recipe: of one dataset, or of several as one task, scored one by one and chosen by the mean."""
 
 from __future__ import annotations
 
@@ -8,15 +8,40 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pairtune.data.material import training_dataset
+from pairtune.data.datasets import load_task
+from pairtune.data.material import check_candidates, check_negatives, note_splits, training_dataset
+from pairtune.data.negatives import fill_dev
 from pairtune.data.own_tables import read_pairs
 from pairtune.data.pairs import ALIKE, MEAN, PairSet, Task, add_prompts
+from pairtune.data.splits import join_dev, rotate_dev
 from pairtune.errors import UserError
 from pairtune.runs.recipe import Recipe, Source, Stage
-from pairtune.runs.settings import stage_of
+from pairtune.runs.settings import stage_of, unread_settings
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+
+def find_pairs(recipe: Recipe, task: Task | None) -> Task:
+    """The pairs that were given, or those that the recipe names."""
+    if task is None:
+        refuse_borrowed_dev(recipe)
+        return read_sources(recipe) if recipe.sources else load_task(recipe.task)
+    if [source.name for source in recipe.sources] != [*task.sources]:  # a search hands in parts of the same
+        raise UserError(f"recipe {recipe.name} names its data under [[sources]]: give no other data")
+    return task
+
+
+def refuse_borrowed_dev(recipe: Recipe) -> None:
+    """Refuse to choose an epoch, and to report, on another task's pairs when `train.file` names the pairs to train on."""
+    if recipe.sources:
+        return
+    named = next((stage.train.file for stage in recipe.stages if stage.train.file), "")
+    if named and "task" not in recipe.model_fields_set:
+        raise UserError(
+            f"train.file {named} holds pairs to train on, and dev and test would be those of {recipe.task}: give your own with "
+            f"--dev FILE --test FILE, or name a task in the recipe"
+        )
 
 
 def read_sources(recipe: Recipe) -> Task:
@@ -91,6 +116,30 @@ def check_sources(task: Task, recipe: Recipe) -> None:
         raise UserError(
             f"mix_sources puts pairs of all sources into a batch, and source {one.name} has a loss or order of its own"
         )
+
+
+def arrange(task: Task, recipe: Recipe, seed: int) -> Task:
+    """The task with the dev that the recipe asks for. Refuses, before anything is written, what cannot be trained."""
+    check_sources(task, recipe)
+    if recipe.dev != "given" and any(stage.train.file for stage in recipe.stages):
+        raise UserError(f'dev = "{recipe.dev}" takes pairs of the task, and train.file may have them too: set dev = "given"')
+    if not len(task.train) and not all(stage.train.file for stage in recipe.stages):
+        raise UserError(f"task {task.name} has no pairs to train on: give them with --train FILE or --data FILE")
+    if not len(task.dev) or not len(task.test):
+        raise UserError(f"task {task.name} needs pairs for dev and for test: give both --dev FILE and --test FILE")
+    if recipe.dev == "rotating":
+        task = rotate_dev(task, seed)
+    elif recipe.dev == "joined":
+        if "best" in recipe.selects:
+            raise UserError('dev = "joined" leaves no pairs to choose an epoch by: set select = "last" or "average"')
+        task = join_dev(task)
+    if recipe.dev_candidates:
+        task = fill_dev(task, recipe.dev_candidates)
+    for stage in recipe.stages:
+        for name, source in (task.sources or {"": task}).items():
+            check_candidates(source, stage_of(recipe, stage, name))
+            check_negatives(source, stage_of(recipe, stage, name))
+    return replace(task, notes=(*task.notes, *note_splits(task, recipe.stages), *unread_settings(recipe).values()))
 
 
 def prompt_sources(task: Task, recipe: Recipe, model: SentenceTransformer) -> Task:

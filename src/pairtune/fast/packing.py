@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -239,19 +239,6 @@ class PackingCollator:
             if not isinstance(text, str):
                 raise UserError(f"a text of column {column!r} is {text!r}: drop such pairs, or give them a text")
         return texts
-
-
-class PackingCollators:
-    """Rows of one of several datasets, which each row names, by the collator of that dataset."""
-
-    def __init__(self, collators: Mapping[str, PackingCollator]) -> None:
-        self.collators = dict(collators)
-        self.valid_label_columns = list(DEFAULT_LABEL_COLUMNS)
-
-    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
-        """The batch, and the name of its dataset."""
-        name = rows[0]["dataset_name"]
-        return {**self.collators[name](rows), "dataset_name": name}
 
 
 def pack(

@@ -61,8 +61,8 @@ def batch_softmax_loss(
     temperature: τ, a number or a tensor with one value. reduction: "sum" is the paper's, "mean" averages the directions.
     directions: "left" is L0 alone, "right" is L1 alone. duplicates: "keep" is eq. 1 as it stands (eq. 4–5), "mask"
     drops from the sums over j what `hide_known_positives` says; it needs the ids, where equal means the same text.
-    shared_vectors promises that rows with equal ids are copies of one vector, of a text that was encoded once. (With dropout two
-    encodings differ.) A large batch then computes with each text once, and one of the copies gets the gradient of all.
+    shared_vectors promises that rows with equal ids are copies of one vector, as of a text that was encoded once. A large batch
+    then computes with each text once, and one of the copies gets the gradient of all.
     guide: (m, m) cosines of the texts by another encoder, or None. What `suspect_positives` finds in them, in each direction,
     is not used as a negative. With ids, pairs that are labelled negative stay in.
     negatives: (m, n) each, further texts that go with none of the left texts. Like the right texts of other pairs, they stay in
@@ -88,22 +88,25 @@ def batch_softmax_loss(
             found = fuse(left, right, temperature, layout, normalize, divisor) if layout else None
         if found is not None:
             return found
-    others = [exact(left, column)[1] for column in negatives]
-    left, right = exact(left, right)
-    scale = NORMALIZATIONS[normalize]
     with without_autocast(left):
-        candidates = scale(torch.cat([right, *others]) if others else right)  # (m + k·m, n) with k columns of negatives
-        scores, further = similarity(scale(left), candidates, temperature).tensor_split([len(left)], dim=1)  # (m, m), (m, k·m)
+        scores, further = _compare(left, right, negatives, temperature, normalize)  # (m, m), (m, k·m) with k columns of negatives
         if duplicates == "mask" and ids:
             scores = hide_known_positives(scores, positive, *ids)
             further = _hide_positives_among(further, positive, ids, negative_ids)
-        views = [scores, scores.T]
-        if guide is not None:
-            views = _heed_guide(views, guide, guide_margin, mark_pairs(~positive, *ids) if ids else None)
-        views[0] = torch.cat([views[0], further], dim=1)
-        seen = {"both": views, "left": views[:1], "right": views[1:]}[directions]
-        terms = torch.stack([softmax_term(one, positive) for one in seen])  # (1,) or (2,)
-        return terms.mean() if reduction == "mean" else terms.sum()
+        labelled_negative = mark_pairs(~positive, *ids) if guide is not None and ids else None
+        forth, back = _both_ways(scores, guide, guide_margin, labelled_negative)
+        return _join_directions([torch.cat([forth, further], dim=1), back], positive, directions, reduction)
+
+
+def _compare(
+    left: Tensor, right: Tensor, negatives: Sequence[Tensor], temperature: float | Tensor, normalize: str
+) -> Sequence[Tensor]:
+    """S, the similarities of left texts with right texts and with further negatives. (m, m) and (m, k·m)."""
+    others = [exact(left, column)[1] for column in negatives]
+    left, right = exact(left, right)
+    scale = NORMALIZATIONS[normalize]
+    candidates = scale(torch.cat([right, *others]) if others else right)  # (m + k·m, n)
+    return similarity(scale(left), candidates, temperature).tensor_split([len(left)], dim=1)
 
 
 def _hide_positives_among(
@@ -120,15 +123,23 @@ def _hide_positives_among(
     return further.masked_fill(answers.to(further.dtype) @ same.to(further.dtype) > 0, -torch.inf)
 
 
-def _heed_guide(views: Sequence[Tensor], guide: Tensor, margin: float, labelled_negative: Tensor | None) -> list[Tensor]:
-    """Both directions of the scores without the likely false negatives of each. Each (m, m)."""
-    check_guide(guide, views[0])
-    guides = [guide, guide.T]
-    negatives = [None, None] if labelled_negative is None else [labelled_negative, labelled_negative.T]
-    return [
-        view.masked_fill(suspect_positives(seen, margin, negative), -torch.inf)
-        for view, seen, negative in zip(views, guides, negatives, strict=True)
-    ]
+def _both_ways(scores: Tensor, guide: Tensor | None, margin: float, labelled_negative: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The scores by row and by column; with a guide, without the likely false negatives of each direction. (m, m) each."""
+    if guide is None:
+        return scores, scores.T
+    check_guide(guide, scores)
+    across = None if labelled_negative is None else labelled_negative.T
+    return (
+        scores.masked_fill(suspect_positives(guide, margin, labelled_negative), -torch.inf),
+        scores.T.masked_fill(suspect_positives(guide.T, margin, across), -torch.inf),
+    )
+
+
+def _join_directions(views: Sequence[Tensor], positive: Tensor, directions: str, reduction: str) -> Tensor:
+    """L0 of the first view, L1 of the second, or both of them together. A scalar."""
+    seen = {"both": views, "left": views[:1], "right": views[1:]}[directions]
+    terms = torch.stack([softmax_term(one, positive) for one in seen])  # (1,) or (2,)
+    return terms.mean() if reduction == "mean" else terms.sum()
 
 
 def check_guide(guide: Tensor, scores: Tensor) -> None:

@@ -22,7 +22,6 @@ from pairtune.report.plots import (
     SYMBOLS,
     is_graded,
     marked_cells,
-    orders_of,
     plot_batch,
     plot_dev,
     plot_distribution,
@@ -34,7 +33,7 @@ from pairtune.report.plots import (
     reach_of,
 )
 from pairtune.report.scores import score_rows, verdict
-from pairtune.report.summary import Shown, describe_runs, name_run, read_runs
+from pairtune.report.summary import Shown, describe_runs, name_run, orders_of, read_runs
 from pairtune.report.wins import find_doubts, find_examples
 from pairtune.runs.evidence import Snapshot
 from pairtune.runs.folder import advise, write_whole
@@ -129,7 +128,7 @@ def curves(shown: Sequence[Shown]) -> list[Plot]:
     """How the training went."""
     temperature = plot_temperature(shown)
     metrics = dict.fromkeys(one.run.metric for one in shown)
-    ring = "After each epoch; epoch 0 is the encoder as it came, the ring is the epoch that was kept."
+    ring = "After each epoch; epoch 0 is the original encoder, the ring is the epoch that was kept."
     plots = [
         Plot(plot_loss(shown), "Training loss", "Mean of the steps since the point before."),
         Plot(plot_dev(shown), f"{' or '.join(metrics)} on dev", ring),

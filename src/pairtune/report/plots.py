@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import plotly.graph_objects as go
 
-from pairtune.report.summary import Shown
-from pairtune.runs.evidence import Evidence, Hardness, Outcome, Snapshot, Step
+from pairtune.report.summary import Shown, hardness_of, orders_of, steps_of
+from pairtune.runs.evidence import Evidence, Hardness, Outcome, Snapshot
 
 BLUE, ORANGE, GREEN, PINK, SKY, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8A8F98"
 SERIES = (BLUE, RED, GREEN, PINK, ORANGE, SKY)
 DASHES = ("solid", "dot", "dash", "dashdot")  # after six runs the colors come again, with another dash
 MOST_POINTS = 300
-MOST_PAIRS = 1000  # points of a plot
-MOST_STEPS = 11  # different labels that each have a mean of their own: a scale from 0 to 10
+MOST_DOTS = 1000  # points of a plot
+MOST_MEANS = 11  # different labels that each have a mean of their own: a scale from 0 to 10
 BINS = 40
 
 
@@ -68,7 +68,7 @@ def plot_loss(shown: Sequence[Shown]) -> go.Figure:
 
 
 def plot_dev(shown: Sequence[Shown]) -> go.Figure:
-    """The main metric on dev after each epoch, from the encoder as it came; a ring marks the epoch that was kept."""
+    """The main metric on dev after each epoch, from the original encoder; a ring marks the epoch that was kept."""
     figure = plain_figure("epoch")
     for place, one in enumerate(shown):
         run = one.run
@@ -126,31 +126,6 @@ def plot_hardness(shown: Sequence[Shown], name: str) -> go.Figure | None:
     return epoch_axis(figure, count_epochs(shown)).update_xaxes(range=[0.9, count_epochs(shown) + 0.1]) if figure.data else None
 
 
-def orders_of(one: Shown) -> str:
-    """The orders of the stages that were watched, each once."""
-    return ", ".join(dict.fromkeys(stage.order for stage in (one.evidence.stages if one.evidence else ()) if stage.order))
-
-
-def steps_of(one: Shown, value: Callable[[Step], float | None]) -> Iterator[tuple[float, float]]:
-    """(epoch, value) of the logged steps; the epochs of the stages are counted through."""
-    done = 0
-    for number, stage in enumerate(one.evidence.stages if one.evidence else (), 1):
-        for step in stage.steps:
-            found = value(step)
-            if found is not None:
-                yield done + step.epoch, found
-        done += sum(epoch.stage == number for epoch in one.run.epochs)
-
-
-def hardness_of(one: Shown) -> Iterator[tuple[int, Hardness]]:
-    """(epoch, how hard its negatives were); the epochs of the stages are counted through."""
-    done = 0
-    for number, stage in enumerate(one.evidence.stages if one.evidence else (), 1):
-        for epoch, found in sorted(stage.hardness.items()):
-            yield done + epoch, found
-        done += sum(one_epoch.stage == number for one_epoch in one.run.epochs)
-
-
 def plot_distribution(evidence: Evidence, outcome: Outcome, threshold: float | None, reach: tuple[float, float]) -> go.Figure:
     """How the scores of positives and negatives are spread; the threshold, where one was chosen on dev, as a line."""
     figure = plain_figure("cosine", height=250)
@@ -187,14 +162,14 @@ def plot_grades(evidence: Evidence, outcome: Outcome) -> go.Figure:
     assert evidence.test is not None
     grade, scores = np.array(evidence.test.grade), np.array(outcome.score)
     figure = plain_figure("label", height=250).update_yaxes(title={"text": "cosine", "standoff": 6, "font": {"size": 13}})
-    some = slice(None, None, -(-len(grade) // MOST_PAIRS))
+    some = slice(None, None, -(-len(grade) // MOST_DOTS))
     points = {"x": np.round(grade[some], 4), "y": np.round(scores[some], 4)}
     hover = "label %{x}: cosine %{y:.2f}"
     figure.add_scatter(
         **points, name="pair", mode="markers", marker={"color": BLUE, "size": 5, "opacity": 0.35}, hovertemplate=hover
     )
-    step = np.ptp(grade) / (MOST_STEPS - 1)
-    near = grade if len({*grade}) <= MOST_STEPS else grade.min() + np.round((grade - grade.min()) / step) * step
+    step = np.ptp(grade) / (MOST_MEANS - 1)
+    near = grade if len({*grade}) <= MOST_MEANS else grade.min() + np.round((grade - grade.min()) / step) * step
     means = [(at, scores[near == at].mean()) for at in np.unique(near)]
     x, y = np.round(np.transpose(means), 4)
     line = {"color": ORANGE, "width": 2.2}

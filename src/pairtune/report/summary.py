@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from rich.table import Table as TerminalTable
 
 from pairtune.errors import UserError
 from pairtune.progress import describe_time
-from pairtune.runs.evidence import EVIDENCE, Evidence, read_evidence
+from pairtune.runs.evidence import EVIDENCE, Evidence, Hardness, Step, read_evidence
 from pairtune.runs.folder import RunFolder
 from pairtune.runs.record import Run, dotted, kept_run, mean_and_spread
 
@@ -224,3 +224,28 @@ def write_value(value: Any) -> str:
 def _lines(tables: Sequence[dict[str, str]]) -> list[Fact]:
     names = dict.fromkeys(name for table in tables for name in table)
     return [Fact(name, [table.get(name, "–") for table in tables]) for name in names]
+
+
+def orders_of(one: Shown) -> str:
+    """The orders of the stages that were watched, each once."""
+    return ", ".join(dict.fromkeys(stage.order for stage in (one.evidence.stages if one.evidence else ()) if stage.order))
+
+
+def steps_of(one: Shown, value: Callable[[Step], float | None]) -> Iterator[tuple[float, float]]:
+    """(epoch, value) of the logged steps; the epochs of the stages are counted through."""
+    done = 0
+    for number, stage in enumerate(one.evidence.stages if one.evidence else (), 1):
+        for step in stage.steps:
+            found = value(step)
+            if found is not None:
+                yield done + step.epoch, found
+        done += sum(epoch.stage == number for epoch in one.run.epochs)
+
+
+def hardness_of(one: Shown) -> Iterator[tuple[int, Hardness]]:
+    """(epoch, how hard its negatives were); the epochs of the stages are counted through."""
+    done = 0
+    for number, stage in enumerate(one.evidence.stages if one.evidence else (), 1):
+        for epoch, found in sorted(stage.hardness.items()):
+            yield done + epoch, found
+        done += sum(one_epoch.stage == number for one_epoch in one.run.epochs)

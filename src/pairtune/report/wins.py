@@ -128,7 +128,7 @@ def _of_pairs(evidence: Evidence, tested: Judged, count: int) -> Examples:
 
 
 def find_doubts(evidence: Evidence | None, count: int = COUNT) -> list[Example]:
-    """Test pairs whose label both the encoder as it came and the tuned model contradict.
+    """Test pairs whose label both the original encoder and the tuned model contradict.
 
     The clearest ones first: in a search queries with another text that may be right too, elsewhere pairs.
     """

@@ -58,14 +58,14 @@ class Trained:
 
 
 def is_unchanged(trained: Sequence[Trained]) -> bool:
-    """Whether the model is the encoder as it came: no epoch of any stage beat it."""
+    """Whether the model is the original encoder: no epoch of any stage beat it."""
     return not any(stage.kept for stage in trained)
 
 
 class Run(BaseModel):
     """One finished training: what was asked, what came out, and on what it ran.
 
-    before, after: scores by split, of the encoder as it came and as it was saved. kept_epochs: one for each stage, 0 if no epoch
+    before, after: scores by split, of the original encoder and as it was saved. kept_epochs: one for each stage, 0 if no epoch
     beat what the stage began with. best_epoch: that of the last stage. mean_of: how many trainings the weights are averaged over.
     model: the path of the folder. sizes: the scores on dev of smaller embeddings, if they were trained.
     """
@@ -106,12 +106,12 @@ class Run(BaseModel):
 
     @property
     def unchanged(self) -> bool:
-        """Whether the model is the encoder as it came, because no epoch beat it on dev."""
+        """Whether the model is the original encoder, because no epoch beat it on dev."""
         return bool(self.kept_epochs) and not any(self.kept_epochs)
 
     @property
     def kept_place(self) -> int:
-        """The place among all epochs, from 1, of the one whose weights were kept; 0: the encoder as it came."""
+        """The place among all epochs, from 1, of the one whose weights were kept; 0: the original encoder."""
         stages = [epoch.stage for epoch in self.epochs]
         kept = self.kept_epochs or [0] * (len(set(stages)) - 1) + [self.best_epoch]
         places = [stages.index(stage) + epoch for stage, epoch in zip(sorted(set(stages)), kept, strict=True) if epoch]
@@ -124,12 +124,12 @@ class Run(BaseModel):
         before = self.before["dev"][self.metric]
         if before >= 1:  # the highest that any metric gives
             return (
-                f"the encoder as it came has a {self.metric} of {before:.3f} on dev, where no epoch can be better: it is kept "
+                f"the original encoder has a {self.metric} of {before:.3f} on dev, where no epoch can be better: it is kept "
                 f"unchanged. Dev is too easy to choose by: give more or harder pairs, or more texts to search in (--corpus)"
             )
         best = max(epoch.dev[self.metric] for epoch in self.epochs)
         return (
-            f"no epoch beat the encoder as it came on dev ({self.metric} {before:.3f} against {best:.3f}): it is kept unchanged. "
+            f"no epoch beat the original encoder on dev ({self.metric} {before:.3f} against {best:.3f}): it is kept unchanged. "
             f"Try a lower train.learning_rate, more pairs, another loss.kind, or look at the pairs: are their labels right?"
         )
 
@@ -137,7 +137,7 @@ class Run(BaseModel):
         """Which weights of the last stage were kept, in words."""
         count = sum(epoch.stage == self.epochs[-1].stage for epoch in self.epochs)
         if self.unchanged:
-            return "the encoder as it came, which no epoch beat on dev"
+            return "the original encoder, which no epoch beat on dev"
         if self.best_epoch == 0:
             return "what the stage before left, which no epoch of the last stage beat on dev"
         if self.recipe.get("select") == "average":

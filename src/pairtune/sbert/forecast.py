@@ -21,8 +21,7 @@ from pairtune.processes import gather_everywhere, share_from_first, world_size
 from pairtune.progress import is_first, say
 from pairtune.runs.folder import write_whole
 from pairtune.runs.recipe import Stage
-from pairtune.sbert.losses import PairLoss
-from pairtune.sbert.raw import raw_embeddings
+from pairtune.sbert.raw import PairLoss, raw_embeddings
 from pairtune.sbert.trainer import PairTrainer
 
 PROBE = 16  # pairs of a trial step; two such steps are made

@@ -19,8 +19,8 @@ from pairtune.ordering.nearest import unit_rows
 from pairtune.ordering.order import describe_groups
 from pairtune.processes import share_from_first
 from pairtune.progress import say
-from pairtune.runs.mistakes import explain
 from pairtune.runs.recipe import OrderSettings
+from pairtune.runs.toml import explain
 from pairtune.sbert.callbacks import calling_trainer
 from pairtune.sbert.checkpoints import checkpoint_folder
 from pairtune.sbert.memory import Encoded, Kept

@@ -26,7 +26,7 @@ from pairtune.runs.recipe import Recipe
 from pairtune.runs.record import Run, Size, Trained
 from pairtune.runs.toml import to_toml
 from pairtune.sbert.evaluator import Hits, evaluate_task
-from pairtune.sbert.losses import CITATION
+from pairtune.sbert.raw import CITATION
 from pairtune.sbert.watch import read_watched
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def evaluate_with_outcome(model: SentenceTransformer, task: Task) -> tuple[dict[
 
 
 def evaluate_before(model: SentenceTransformer, task: Task, folder: RunFolder) -> dict[str, dict[str, float]]:
-    """The scores of the encoder as it came; those of single pairs wait in the folder until the run is finished."""
+    """The scores of the original encoder; those of single pairs wait in the folder until the run is finished."""
     scores, outcome = evaluate_with_outcome(model, task)
     if outcome is not None:
         write_whole(outcome_before(folder), outcome.model_dump_json())
@@ -114,7 +114,7 @@ def write_evidence(folder: RunFolder, task: Task, stages: int, after: Outcome | 
 
 
 def outcome_before(folder: RunFolder) -> Path:
-    """Where the outcome of the encoder as it came waits until the run is finished."""
+    """Where the outcome of the original encoder waits until the run is finished."""
     return folder.path / "checkpoints" / "before.json"
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from datasets import Dataset, DatasetDict
-from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-from sentence_transformers.base.data_collator import DEFAULT_LABEL_COLUMNS
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from torch import Tensor
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 from transformers.integrations.integration_utils import (
@@ -20,11 +19,12 @@ from transformers.integrations.integration_utils import (
 )
 from transformers.training_args import ParallelMode
 
+from pairtune.data.material import count_rows, texts_of
 from pairtune.data.pairs import Task
 from pairtune.encoders.adapters import has_adapter, restore_weights
 from pairtune.errors import UserError
 from pairtune.fast.architectures import first_position, lengths_to_capture, why_padded
-from pairtune.fast.packing import PackingCollator, PackingCollators
+from pairtune.fast.packing import PackingCollator
 from pairtune.fast.step import FastStep
 from pairtune.processes import process_place, world_size
 from pairtune.progress import say
@@ -34,14 +34,11 @@ from pairtune.sbert.callbacks import KeepBest, StopDropout
 from pairtune.sbert.checkpoints import Seal
 from pairtune.sbert.evaluator import CHOICE, PairEvaluator
 from pairtune.sbert.hard_batches import HardBatches, read_settings
-from pairtune.sbert.losses import PairLoss, build_loss
+from pairtune.sbert.losses import build_loss
 from pairtune.sbert.mined import MinedNegatives, MinedOfSources
 from pairtune.sbert.optimizer import find_8bit_optimizer, without_bias_correction
-from pairtune.sbert.raw import raw_embeddings
+from pairtune.sbert.raw import PairLoss, raw_embeddings
 from pairtune.sbert.temperature import temperature_callbacks
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 LOG_STEPS = 10
 
@@ -142,6 +139,19 @@ class PairTrainer(SentenceTransformerTrainer):
         for callback in self.callback_handler.callbacks:
             if isinstance(callback, HardBatches) and callback.kept is not None:
                 callback.kept.see(embeddings.flatten(0, 1))
+
+
+class PackingCollators:
+    """Rows of one of several datasets, which each row names, by the collator of that dataset."""
+
+    def __init__(self, collators: Mapping[str, PackingCollator]) -> None:
+        self.collators = dict(collators)
+        self.valid_label_columns = next(iter(self.collators.values())).valid_label_columns
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        """The batch, and the name of its dataset."""
+        name = rows[0]["dataset_name"]
+        return {**self.collators[name](rows), "dataset_name": name}
 
 
 Stages = Mapping[str, Stage]  # of each dataset, by its name; of one alone under ""
@@ -278,19 +288,6 @@ def asked_callbacks(model: SentenceTransformer, stage: Stage, select: Select) ->
     if stage.train.blend:
         asked.append(Blend(model, stage.train.blend))
     return asked
-
-
-def count_rows(dataset: Dataset | DatasetDict) -> int:
-    """How many there are, in all datasets together."""
-    return sum(map(len, dataset.values())) if isinstance(dataset, dict) else len(dataset)
-
-
-def texts_of(dataset: Dataset | DatasetDict) -> list[str]:
-    """All texts of a dataset, or of several, column by column."""
-    if isinstance(dataset, dict):
-        return [text for one in dataset.values() for text in texts_of(one)]
-    names = [name for name in dataset.column_names if name not in DEFAULT_LABEL_COLUMNS]
-    return [text for name in names for text in dataset[name]]
 
 
 def training_arguments(stage: Stage, seed: int, folder: Path, **more: Any) -> SentenceTransformerTrainingArguments:

@@ -82,7 +82,7 @@ class Watch(TrainerCallback):
             seen = snapshot(epoch, order, batch, vectors, texts, positive)
             negatives = negatives_of(sampler, sample.rows[batch], collate)
             encoded = [encode_column(sampler, place, column, model, args) for place, column in enumerate(negatives, start=2)]
-            snapshots[epoch] = add_negatives(seen, vectors[0][batch], negatives, encoded)
+            snapshots[epoch] = add_negative_columns(seen, vectors[0][batch], negatives, encoded)
         self._keep(args, state, order=sampler.settings.by, hardness=hardness, snapshots=snapshots)
 
     def _keep(self, args: TrainingArguments, state: TrainerState, **changes: Any) -> None:
@@ -170,7 +170,7 @@ def negatives_of(sampler: OrderedBatchSampler, rows: np.ndarray, collate: Any) -
     return [[row[name] for row in filled] for name in names]
 
 
-def add_negatives(seen: Snapshot, left: np.ndarray, negatives: list[list[str]], encoded: list[np.ndarray]) -> Snapshot:
+def add_negative_columns(seen: Snapshot, left: np.ndarray, negatives: list[list[str]], encoded: list[np.ndarray]) -> Snapshot:
     """The batch with the cosines of its left texts (m, n) with the negatives of all pairs, column by column."""
     if not negatives:
         return seen

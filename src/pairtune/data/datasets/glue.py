@@ -48,7 +48,8 @@ def load_mrpc(folder: Path) -> Splits:
 def fetch_mrpc() -> Splits:
     """GLUE's split from the hub: the same pairs."""
     splits = hub_splits("nyu-mll/glue", "mrpc", HOW_TO_GET_MRPC)
-    return Splits(_hub_mrpc(splits["train"]), _hub_mrpc(splits["validation"]), _hub_mrpc(splits["test"]))
+    train, dev, test = (_hub_pairs(splits[name], "sentence1", "sentence2") for name in ("train", "validation", "test"))
+    return Splits(train, dev, test)
 
 
 def _read_mrpc(path: Path) -> tuple[PairSet, list[tuple[str, ...]]]:
@@ -58,11 +59,10 @@ def _read_mrpc(path: Path) -> tuple[PairSet, list[tuple[str, ...]]]:
     return pairs, [(first, second) for _, (_, first, second, *_) in records]
 
 
-def _hub_mrpc(rows: Iterable[HubRow]) -> PairSet:
+def _hub_pairs(rows: Iterable[HubRow], left: str, right: str) -> PairSet:
+    """Pairs with labels as the hub has them. left, right: the columns of their texts."""
     rows = list(rows)
-    return PairSet.of(
-        [row["sentence1"] for row in rows], [row["sentence2"] for row in rows], [float(row["label"]) for row in rows]
-    )
+    return PairSet.of([row[left] for row in rows], [row[right] for row in rows], [float(row["label"]) for row in rows])
 
 
 MRPC = TaskInfo(
@@ -111,7 +111,8 @@ def fetch_qqp() -> Splits:
         f"train: {len(train):,} pairs drawn by a hash of their id from GLUE's train set",
         "dev and test: the two halves of GLUE's validation set, since its test labels are withheld",
     )
-    return Splits(_hub_qqp(train), _hub_qqp(halves[0]), _hub_qqp(halves[1]), notes=notes)
+    first, second, third = (_hub_pairs(part, "question1", "question2") for part in (train, *halves))
+    return Splits(first, second, third, notes)
 
 
 def _read_qqp(path: Path) -> PairSet:
@@ -130,13 +131,6 @@ def _read_qqp(path: Path) -> PairSet:
 
 def _qqp_order(row: HubRow) -> float:
     return hash_to_unit(f"qqp:{row['idx']}")
-
-
-def _hub_qqp(rows: Iterable[HubRow]) -> PairSet:
-    rows = list(rows)
-    return PairSet.of(
-        [row["question1"] for row in rows], [row["question2"] for row in rows], [float(row["label"]) for row in rows]
-    )
 
 
 QQP = TaskInfo(

@@ -141,13 +141,13 @@ def describe_orders(recipes: Sequence[Recipe], book: Book, encoders: Sequence[st
 
 
 def search_grid(task: str, round_name: str, book: Book, encoder: str) -> Grid:
-    """The candidates of a round of a task's search, the best on dev first, with test beside it."""
+    """The rows of a round of a task's search, the best on dev first, with test beside it."""
     metric = TASKS[task].metric
     rows, found = [], []
-    for place, (candidate, sample) in enumerate(best_first(task, book, encoder, searches()[task].rounds[round_name])):
+    for place, (row, sample) in enumerate(best_first(task, book, encoder, searches()[task].rounds[round_name])):
         of = ((metric, split) for split in ("dev", "test"))
         scores = (four_digits(sample.mean(one) if sample.scores(one) else None) for one in of)
-        name = f"`{candidate.name}`{f' {sample.problem.mark}' if sample.problem else ''}"
+        name = f"`{row.name}`{f' {sample.problem.mark}' if sample.problem else ''}"
         rows.append((str(place + 1) if len(sample) else "–", name, *scores, str(len(sample))))
         found.append(sample)
     heading = f"{round_name}, `{task}`, {encoder_name(encoder)}"

@@ -9,7 +9,7 @@ from lab.best import as_chosen
 from lab.book import Book, Measure, Sample, compare
 from lab.changes import Change, both_sides, sections
 from lab.figures import four_digits
-from lab.layout import encoders_in, say_problems, score_cell
+from lab.grids import encoders_in, say_problems, score_cell
 from lab.paper import published_score
 from lab.rows import read_row, row_names
 from lab.searches import searches
