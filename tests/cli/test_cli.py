@@ -428,7 +428,7 @@ def test_pairs_of_all_splits_are_mined_and_keep_their_split(tmp_path):
     plain = mine_by_words(tmp_path, "--data", tmp_path / "plain.csv")
     assert len(plain) == 30 and "split" not in plain[0]
     area, split_of = dict(zip(table["question"], table["area"], strict=True)), {}
-    for row in mine_by_words(tmp_path, "--data", tmp_path / "plain.csv", "--group", "area"):
+    for row in mine_by_words(tmp_path, "--data", tmp_path / "plain.csv", "--keep-together", "area"):
         assert split_of.setdefault(area[row["left"]], row["split"]) == row["split"], "a group is in one split"
     assert set(split_of.values()) == {"train", "dev", "test"}
 

@@ -236,7 +236,8 @@ def inputs():
     own = ["--data", "pairs.csv", "--out", "new"]
     yield from (["train", *own, "--grade", grade] for grade in ("2=1", "=1", "1=nan", "1=inf", "1=high", "1"))
     yield from (["train", *own, "--negative", name] for name in ("left", "right", "none"))
-    yield from (["train", *own, "--label", "label", "--negative", "label"], ["train", *own, "--group", "none"])
+    yield from (["train", *own, "--label", "label", "--negative", "label"], ["train", *own, "--keep-together", "none"])
+    yield from (["train", *own, *old] for old in (("--group", "left"), ("--group=left",)))
     yield from ([command, *own[:2], "--model", ""] for command in ("train", "tune", "inspect"))
     yield from (["train", *own, "--set", "encoder="], ["train", *own, "--set", "task=stsb"], ["train", "encoders.toml", *own])
     yield from ([command, "--data", "pairs.csv", "--out", "encoder"] for command in ("train", "tune"))

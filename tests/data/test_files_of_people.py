@@ -13,7 +13,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from pairtune import read_pairs
 from pairtune.cli import main
 from pairtune.cli.options import OwnData
-from pairtune.data.own_tables import read_texts
+from pairtune.data.formats import read_texts
 from pairtune.data.sources import read_sources
 from pairtune.errors import UserError
 from pairtune.runs.toml import make_recipe
@@ -137,17 +137,17 @@ def test_pairs_with_an_empty_cell_are_counted_and_left_out_if_asked(tmp_path):
         read_pairs(tmp_path / "p.csv", skip_empty=True)
 
 
-def test_pairs_of_no_group_are_not_one_group(tmp_path):
+def test_pairs_without_a_name_do_not_stay_together(tmp_path):
     path = tmp_path / "p.csv"
     PAIRS.assign(customer=[f"c{row % 20}" if row % 2 else None for row in range(60)]).to_csv(path, index=False)
-    task = read_pairs(path, group="customer")
-    assert "30 pairs have no group, and are split by left text" in task.notes
-    of_no_group = [sum(ROWS.index((left, right)) % 2 == 0 for left, right in zip(part.left, part.right, strict=True))
+    task = read_pairs(path, keep_together="customer")
+    assert "30 pairs have nothing in column 'customer', and are split by left text" in task.notes
+    nameless = [sum(ROWS.index((left, right)) % 2 == 0 for left, right in zip(part.left, part.right, strict=True))
                    for part in (task.train, task.dev, task.test)]  # fmt: skip
-    assert sum(count > 0 for count in of_no_group) > 1
+    assert sum(count > 0 for count in nameless) > 1
     PAIRS.assign(customer=[f"c{row % 3}" for row in range(60)]).to_csv(path, index=False)
-    with pytest.raises(UserError, match="3 different groups in column 'customer', by which train, dev and test are split"):
-        read_pairs(path, group="customer")
+    with pytest.raises(UserError, match="3 different names in column 'customer', by which train, dev and test are split"):
+        read_pairs(path, keep_together="customer")
 
 
 @pytest.mark.parametrize(("names", "sizes"), [(["train", "train", "eval"], (36, 20)), (["Training", "testing", "dev"], (20, 20))])

@@ -27,7 +27,8 @@ from pyarrow import feather, parquet
 
 from pairtune.data.collections import read_judgements
 from pairtune.data.files import read_scores
-from pairtune.data.own_tables import read_pairs, read_sides, read_texts
+from pairtune.data.formats import read_texts
+from pairtune.data.own_tables import read_pairs, read_sides
 from pairtune.data.pairs import PairSet, Task
 from pairtune.errors import UserError
 from pairtune.runs.recipe import Recipe
@@ -179,7 +180,7 @@ def test_a_damaged_table_is_read_or_refused_in_words(ending):
     def search(content):
         def attack(path):
             words_or(Task, lambda: read_pairs(path, **columns))
-            words_or(Task, lambda: read_pairs(path, left="left", right="right", label="label", group="left"))
+            words_or(Task, lambda: read_pairs(path, left="left", right="right", label="label", keep_together="left"))
             words_or(tuple, lambda: read_sides(path))
             words_or(list, lambda: read_texts(path))
 

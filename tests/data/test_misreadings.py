@@ -252,12 +252,12 @@ def test_a_column_called_split_is_not_passed_over(tmp_path):
     assert not any("splits from" in note for note in read_pairs(path).notes)
 
 
-def test_a_group_is_never_in_two_splits(tmp_path):
+def test_pairs_with_the_same_name_stay_in_one_split(tmp_path):
     path = write(tmp_path / "p.csv", "left,right,author", [(f"a{i}", f"x{i}", f"author {i % 20}") for i in range(200)])
-    task = read_pairs(path, group="author")
+    task = read_pairs(path, keep_together="author")
     authors = [{int(text[1:]) % 20 for text in part.left} for part in (task.train, task.dev, task.test)]
     assert all(authors) and not (authors[0] & authors[1] or authors[0] & authors[2] or authors[1] & authors[2])
-    assert any(note.startswith("split by group (author): ") for note in task.notes)
+    assert any(note.startswith("split by column 'author': ") for note in task.notes)
 
 
 def test_left_texts_of_train_in_a_given_test_are_counted(tmp_path):

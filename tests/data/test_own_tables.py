@@ -17,7 +17,8 @@ from datasets import Dataset, DatasetDict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pairtune.data.own_tables import read_sides, read_table, read_texts
+from pairtune.data.formats import read_texts
+from pairtune.data.own_tables import read_sides, read_table
 from pairtune.data.splits import split_by_left
 from pairtune.data.table import rescale
 from pairtune.errors import UserError

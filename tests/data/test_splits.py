@@ -63,9 +63,7 @@ def test_the_tenth_of_a_group_depends_on_names_and_sizes_alone():
 
 
 def test_data_that_hangs_together_is_refused_with_what_to_do():
-    with pytest.raises(
-        UserError, match=r"tenth 5 of 60 pairs, which fall into 1 groups that share no text or query, has 0 pairs"
-    ):
+    with pytest.raises(UserError, match=r"tenth 5 of 60 pairs, which fall into 1 sets that share no text or query, has 0 pairs"):
         rotate_dev(make_task(shared=60), 5)
 
 

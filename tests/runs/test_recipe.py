@@ -99,6 +99,8 @@ def test_an_override_needs_a_key_and_a_value(text):
 def test_a_setting_that_was_renamed_is_refused_with_its_new_name(tmp_path):
     with pytest.raises(UserError, match=r"loss\.normalise is now called loss\.normalize"):
         read_recipe(write(tmp_path, '[loss]\nnormalise = "l2"\n'))
+    with pytest.raises(UserError, match=r"sources\.0\.group is now called sources\.keep_together"):
+        read_recipe(write(tmp_path, '[[sources]]\nname = "a"\ndata = "a.csv"\ngroup = "thread"\n'))
     with pytest.raises(UserError, match=r"train\.rate is now called train\.learning_rate"):
         read_recipe("own/labelled", ["train.rate=1e-5"])
     with pytest.raises(UserError, match=r"order\.by is 'neighbours'; .*'neighbors'"):

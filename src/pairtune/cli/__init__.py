@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from pairtune.cli import learning, preparing, scoring, sharing
 from pairtune.cli.common import app
-from pairtune.cli.options import refuse_unquoted
+from pairtune.cli.options import refuse_renamed, refuse_unquoted
 from pairtune.errors import UserError
 from pairtune.progress import say
 
@@ -23,6 +23,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         refuse_unquoted(words)
+        refuse_renamed(words)
         app(words)
     except UserError as problem:
         if "--debug" in words:

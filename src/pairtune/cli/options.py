@@ -46,9 +46,10 @@ class OwnData:
         list[str] | None, _option("--negative", "Column of a negative, or several; negative, negative_1 … are recognized.")
     ] = None
     no_negatives: Annotated[bool, _option("--no-negatives", "Ignore columns of negatives.")] = False
-    group: Annotated[str | None, _option("--group", "Column of a group, such as a thread; a group is never in two splits.")] = (
-        None
-    )
+    keep_together: Annotated[
+        str | None,
+        _option("--keep-together", "Column of names, such as threads; pairs with the same name stay in one split."),
+    ] = None
     split_column: Annotated[
         str | None, _option("--split-column", "Column that says train, dev (or validation) or test for each pair.")
     ] = None
@@ -98,8 +99,8 @@ class OwnData:
         return self._read(None, self.dev, self.data or self.test)
 
     def read_all(self) -> Task | None:
-        """The task to mine or to review, which is about all pairs: in one part, or in the splits that files or groups make."""
-        return self.read() if self.train or self.dev or self.test or self.group else self.read_whole()
+        """The task to mine or to review, which is about all pairs: in one part, or in the splits that the options make."""
+        return self.read() if self.train or self.dev or self.test or self.keep_together else self.read_whole()
 
     def _read(self, train: Sequence[str] | None, dev: Sequence[str] | None, test: Sequence[str] | None) -> Task:
         from pairtune.data.own_tables import read_pairs
@@ -115,7 +116,7 @@ class OwnData:
             left=self.left,
             right=self.right,
             label=False if self.no_label else self.label,
-            group=self.group,
+            keep_together=self.keep_together,
             split_column=self.split_column,
             negatives=() if self.no_negatives else self.negative,
             corpus=self.corpus,
@@ -157,6 +158,15 @@ def refuse_unquoted(words: Sequence[str]) -> None:
                 f"{word} takes one file, and {len(files)} follow it: put the pattern in quotes, as in {word} '*{ending}', "
                 f"or give {word} before each"
             )
+
+
+RENAMED = {"--group": "--keep-together"}
+
+
+def refuse_renamed(words: Sequence[str]) -> None:
+    """Refuse an option that has another name now, and say which."""
+    if old := next((name for name in (word.partition("=")[0] for word in words) if name in RENAMED), None):
+        raise UserError(f"{old} is now called {RENAMED[old]}")
 
 
 OUT = "out"

@@ -10,15 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pairtune.data.files import COMPRESSED, read_bytes
+from pairtune.data.files import COMPRESSED, read_bytes, read_lines
 from pairtune.data.json_tables import open_json, open_jsonl
-from pairtune.data.roles import SPLIT_NAMES
-from pairtune.data.table import Table
+from pairtune.data.roles import SPLIT_NAMES, plain_name
+from pairtune.data.table import Table, is_empty
 from pairtune.data.text_tables import by_header, open_csv, open_tsv
 from pairtune.errors import UserError
+from pairtune.progress import say
 from pairtune.runs.folder import whole_file
 
 LFS = b"version https://git-lfs"
+CORPUS_COLUMNS = ("text", "passage", "document", "contents", "answer", "right")
 HUB = "hub:"  # before the name of a dataset on the hub
 
 
@@ -73,6 +75,37 @@ def stem_of(path: Path) -> str:
     'pairs'
     """
     return Path(path.stem).stem if path.suffix.lower() in COMPRESSED else path.stem
+
+
+def read_texts(path: Path | str, column: str | None = None) -> list[str]:
+    """A corpus: a column of a table, or the lines of any other text file that are not blank."""
+    path = Path(path)
+    if is_table(path):
+        table = open_table(path)
+        name = column or _text_column(table)
+        kept = [record for record, value in enumerate(table.column(name)) if not is_empty(value)]
+        if 0 < len(kept) < len(table):
+            say(f"{path}: {len(table) - len(kept):,} of {len(table):,} texts are empty, and left out")
+            table = table.take(kept, "")
+        return table.texts(name)
+    texts = [text.strip() for _, text in read_lines(path)]
+    if not texts:
+        raise UserError(f"{path}: the file is empty; expected one text per line")
+    if column is not None:
+        raise UserError(f"{path}: column {column!r} is one of a table, and this file has one text per line: leave it out")
+    return texts
+
+
+def _text_column(table: Table) -> str:
+    plain = {plain_name(name): name for name in reversed(table.names)}
+    names = [plain[name] for name in CORPUS_COLUMNS if name in plain] or (list(table.names) if len(table.names) == 1 else [])
+    if not names:
+        shown = ", ".join(table.names)
+        raise UserError(
+            f"{table.path}: which column holds the texts? The columns are: {shown}; "
+            f"say --column NAME (search, serve), or call it text"
+        )
+    return names[0]
 
 
 def _open_parquet(path: Path) -> Table:

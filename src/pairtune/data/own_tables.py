@@ -12,31 +12,27 @@ from typing import Any, Literal
 import numpy as np
 
 from pairtune.data.collections import is_collection, read_collection
-from pairtune.data.files import read_lines
-from pairtune.data.formats import is_table, open_table, stem_of
+from pairtune.data.formats import open_table, read_texts, stem_of
 from pairtune.data.pairs import SPLITS, Kind, PairSet, Task
 from pairtune.data.profile import check_kind, metrics_of, see_kind
 from pairtune.data.records import (
     Files,
     Records,
-    choose_splits,
     collect_records,
     join_records,
     leave_out,
     open_tables,
     refuse_unused_grades,
 )
-from pairtune.data.roles import PEEK, Roles, find_roles, plain_name, refuse_labels_in_one, refuse_other_columns
+from pairtune.data.roles import Roles, find_roles, plain_name, refuse_labels_in_one, refuse_other_columns
 from pairtune.data.splits import distinct, single_spaces, split_by_key
-from pairtune.data.table import Grades, Table, is_empty, rescale
+from pairtune.data.table import PEEK, Grades, Table, rescale
 from pairtune.errors import UserError
 from pairtune.ordering.order import number_texts
-from pairtune.progress import say
 
 NO_TEXTS = {"nan", "NaN", "NULL", "null", "None", "NA", "N/A", "#N/A"}
 IDS = re.compile(r"\s*(#?\d[\d.,:/-]*|[A-Za-z]{1,8}[-_#:]?\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})\s*")
 MOSTLY = 0.9
-CORPUS_COLUMNS = ("text", "passage", "document", "contents", "answer", "right")
 
 
 def read_pairs(
@@ -47,7 +43,7 @@ def read_pairs(
     left: str | None = None,
     right: str | None = None,
     label: str | Literal[False] | None = None,
-    group: str | None = None,
+    keep_together: str | None = None,
     split_column: str | None = None,
     negatives: Sequence[str] | None = None,
     corpus: Files | None = None,
@@ -65,7 +61,7 @@ def read_pairs(
     it is split from train, a tenth each, by left text: no left text is in two splits, and pairs that are added later do not move
     others. Without train, the files are only scored, as a whole.
     left, right, label, negatives: names of columns. By default usual names are recognized; the task's notes say which were taken.
-    label: False if the pairs have none. group: a column of names; pairs of the same group stay in one split.
+    label: False if the pairs have none. keep_together: a column of names; pairs with the same name stay in one split.
     split_column: a column that says train, dev (validation) or test of each pair.
     corpus: a file of texts; positives are searched in it. kind: overrides the one seen from labels and left texts.
     grades: what a label is worth, such as {"exact": 1, "partial": 0.5}; None leaves its pairs out. skip_empty: leave out pairs
@@ -75,34 +71,27 @@ def read_pairs(
     if not given:
         raise UserError("no pairs: give at least one file, such as read_pairs(train='pairs.csv')")
     if (folder := _find_collection(given)) is not None:
-        if {left, right, label, group, split_column, negatives, corpus, kind} != {None} or grades or skip_empty or hub_split:
+        columns = [left, right, label, keep_together, split_column, negatives, corpus, kind]
+        if columns != [None] * len(columns) or grades or skip_empty or hub_split:
             raise UserError(f"{folder} is a collection, which names its own texts and splits: give no options about columns")
         return read_collection(folder, seed)
-    tables = {name: open_tables(files) for name, files in given.items()}
-    if hub_split:
-        tables = {name: [choose_splits(table, _check_parts(hub_split)) for table in found] for name, found in tables.items()}
+    tables = {name: open_tables(files, hub_split) for name, files in given.items()}
     first = next(iter(tables.values()))[0]
-    split: str | Literal[False] | None = split_column
-    if split_column is None and len(tables) > 1:
-        split = False  # the files say it already
-    named = {"left": left, "right": right, "label": label, "group": group, "split": split}
+    origin = str(first.path)
+    split = False if split_column is None and len(tables) > 1 else split_column  # False: the files say it already
+    named = {"left": left, "right": right, "label": label, "keep_together": keep_together, "split": split}
     roles_of, said = _find_roles(tables, named, negatives)
     roles = next(iter(roles_of.values()))
     refuse_unused_grades(tables, roles_of, grades or {})
-    if grades or skip_empty:
-        tables = {
-            name: [leave_out(table, roles_of[name], grades or {}, skip_empty=skip_empty) for table in found]
-            for name, found in tables.items()
-        }
+    for name, found in tables.items():
+        tables[name] = [leave_out(table, roles_of[name], grades or {}, skip_empty=skip_empty) for table in found]
     parts = {name: collect_records(found, roles_of[name], grades) for name, found in tables.items()}
     notes = [f"{table.path.name}: {note}" for found in tables.values() for table in found for note in table.notes] + said
     notes += [said for part in parts.values() for said in _doubt_texts(part)] + _doubt_ids(parts, roles_of)
-    pairs, which, remarks = _put_together(parts, roles, seed, str(first.path))
-    if kind is None:
-        _refuse_classes(pairs, roles, str(first.path))
-    task = _make_task(pairs, which, check_kind(kind), corpus, roles, str(first.path))
-    sizes = _say_splits(task, parts, roles)
-    return replace(task, name=stem_of(first.path), notes=(*notes, *remarks, *task.notes, *sizes), source=str(first.path))
+    pairs, which, remarks = _put_together(parts, roles, seed, origin)
+    task = _make_task(pairs, which, check_kind(kind), corpus, roles, origin)
+    notes += [*remarks, *task.notes, *_say_splits(task, parts, roles)]
+    return replace(task, name=stem_of(first.path), notes=tuple(notes), source=origin)
 
 
 def _find_roles(
@@ -119,12 +108,6 @@ def _find_roles(
             refuse_other_columns(other, first, roles_of[name], labels=named["label"] is None, negatives=negatives is None)
     refuse_labels_in_one([(found[0], roles_of[name]) for name, found in tables.items()])
     return roles_of, said
-
-
-def _check_parts(hub_split: Mapping[str, str]) -> Mapping[str, str]:
-    if unknown := next((part for part in hub_split if part not in SPLITS), None):
-        raise UserError(f"hub_split: {unknown!r} is none of {', '.join(SPLITS)}; say for example test=validation_matched")
-    return hub_split
 
 
 def _find_collection(given: Mapping[str, Files]) -> Path | None:
@@ -156,37 +139,6 @@ def read_sides(path: Path | str, left: str | None = None, right: str | None = No
     return table.texts(roles.left), table.texts(roles.right)
 
 
-def read_texts(path: Path | str, column: str | None = None) -> list[str]:
-    """A corpus: a column of a table, or the lines of any other text file that are not blank."""
-    path = Path(path)
-    if is_table(path):
-        table = open_table(path)
-        name = column or _text_column(table)
-        kept = [record for record, value in enumerate(table.column(name)) if not is_empty(value)]
-        if 0 < len(kept) < len(table):
-            say(f"{path}: {len(table) - len(kept):,} of {len(table):,} texts are empty, and left out")
-            table = table.take(kept, "")
-        return table.texts(name)
-    texts = [text.strip() for _, text in read_lines(path)]
-    if not texts:
-        raise UserError(f"{path}: the file is empty; expected one text per line")
-    if column is not None:
-        raise UserError(f"{path}: column {column!r} is one of a table, and this file has one text per line: leave it out")
-    return texts
-
-
-def _text_column(table: Table) -> str:
-    plain = {plain_name(name): name for name in reversed(table.names)}
-    names = [plain[name] for name in CORPUS_COLUMNS if name in plain] or (list(table.names) if len(table.names) == 1 else [])
-    if not names:
-        shown = ", ".join(table.names)
-        raise UserError(
-            f"{table.path}: which column holds the texts? The columns are: {shown}; "
-            f"say --column NAME (search, serve), or call it text"
-        )
-    return names[0]
-
-
 def _put_together(parts: Mapping[str, Records], roles: Roles, seed: int, origin: str) -> tuple[PairSet, np.ndarray, list[str]]:
     """All pairs on one scale of labels, the split of each, (N,) 0 train, 1 dev, 2 test, and what there is to say."""
     records = join_records(list(parts.values()))
@@ -201,9 +153,9 @@ def _put_together(parts: Mapping[str, Records], roles: Roles, seed: int, origin:
     if missing and (which == 0).any():
         rows = np.flatnonzero(which == 0)
         names, what = pairs.query.tolist(), "left texts"
-        if records.group is not None:  # a pair of no group is one by itself, or all of those would be one group
-            names = [f"group {group}" if group else left for group, left in zip(records.group, names, strict=True)]
-            what = f"groups in column {roles.group!r}"
+        if records.together is not None:  # pairs without a name are split by left text, or all of them would stay together
+            names = [f"group {name}" if name else left for name, left in zip(records.together, names, strict=True)]
+            what = f"names in column {roles.keep_together!r}"
         drawn = split_by_key([names[row] for row in rows], seed, origin, what)
         which[rows] = np.where(np.isin(drawn, missing), drawn, 0)
     return pairs, which, remarks
@@ -279,9 +231,11 @@ def _repetitions(pairs: PairSet) -> tuple[str, ...]:
 
 def _make_task(pairs: PairSet, which: np.ndarray, kind: Kind | None, corpus: Files | None, roles: Roles, origin: str) -> Task:
     seen, reason = see_kind(pairs)
-    if kind is not None:
+    if kind is None:
+        _refuse_classes(pairs, roles, origin)
+    else:
         seen, reason = kind, "as asked"
-    elif corpus is not None:
+    if kind is None and corpus is not None:
         seen, reason = "retrieval", "a corpus is given to search in"
     if seen in ("classification", "regression") and len(np.unique(pairs.label)) < 2:
         raise UserError(f"{origin}: a {seen} task needs labels of both kinds, and all pairs here are positive")
@@ -332,16 +286,16 @@ def _say_corpus(parts: Mapping[str, PairSet], corpus: Sequence[str]) -> list[str
 def _say_splits(task: Task, parts: Mapping[str, Records], roles: Roles) -> list[str]:
     """How many pairs each split has, where it came from, and what it has in common with train."""
     sizes = ", ".join(f"{len(task.split(name)):,} {name}" for name in SPLITS if len(task.split(name)))
-    by = f"group ({roles.group})" if roles.group else "left text"
+    by = f"column {roles.keep_together!r}" if roles.keep_together else "left text"
     given = {*parts, *(name for part in parts.values() for name in part.split or ())}
     missing = [name for name in SPLITS if name not in given and len(task.split(name))]
     if [*parts] == ["test"] and not given - {"test"}:  # the whole file, to be scored, mined or reviewed: it has no splits
         return [f"all {len(task.test):,} pairs, not split"]
-    if missing and not roles.group and given == {"train"}:
+    if missing and not roles.keep_together and given == {"train"}:
         return [f"split by left text: {sizes}"]  # which keeps them apart
     said = [f"split by {by}: {sizes}" if missing else f"as given: {sizes}"]
-    if empty := sum(not group for part in parts.values() for group in part.group or ()):
-        said.append(f"{empty:,} pairs have no group, and are split by left text")
+    if empty := sum(not name for part in parts.values() for name in part.together or ()):
+        said.append(f"{empty:,} pairs have nothing in column {roles.keep_together!r}, and are split by left text")
     both = (("train", "dev"), ("train", "test"), ("dev", "test"))
     return said + [note for one, other in both for note in _overlap(task.split(one), task.split(other), one, other)]
 

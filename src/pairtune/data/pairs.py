@@ -114,6 +114,8 @@ class Task:
 
     metric: the main metric's printable name; metrics: all that are reported, the main one among them.
     positive_above: labels strictly above it are positive. notes: what was skipped or replaced, and why.
+    f1_threshold: how the threshold of F1 is chosen on dev. `steady`: the mean over resamples of dev, which is better on other
+    pairs; `best`: the one with the highest F1 on dev.
     sources: the tasks that are trained on together, if there are several.
     """
 
@@ -131,6 +133,7 @@ class Task:
     source: str = ""
     extra: dict[str, PairSet] = field(default_factory=dict)
     sources: dict[str, Task] = field(default_factory=dict)
+    f1_threshold: Literal["steady", "best"] = "steady"
 
     def fingerprint(self, others: Sequence[str] = ()) -> str:
         """The same for the same pairs, labels, grades, queries and split: its name, how many pairs, and a hash of them.

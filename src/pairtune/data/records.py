@@ -1,4 +1,4 @@
-"""The pairs of some tables with the same columns: texts, grades, groups and negatives, record by record."""
+"""The pairs of some tables with the same columns: texts, grades and negatives, record by record."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pairtune.data.formats import HUB, open_hub, open_table
+from pairtune.data.pairs import SPLITS
 from pairtune.data.roles import LABELS, SPLIT_NAMES, Roles, plain_name
 from pairtune.data.table import Grades, Table, grade_of, is_empty, is_missing
 from pairtune.errors import UserError
@@ -28,13 +29,16 @@ Files = str | Path | Sequence[str | Path]
 
 @dataclass(frozen=True)
 class Records:
-    """N pairs as given. grade, group, split, negatives: of each pair, or None. where: names the file and line of a pair."""
+    """N pairs as given. grade, together, split, negatives: of each pair, or None. where: names the file and line of a pair.
+
+    together: a name for each pair; pairs with the same name stay in one split.
+    """
 
     left: list[str]
     right: list[str]
     where: Callable[[int], str]
     grade: list[float] | None = None
-    group: list[str] | None = None
+    together: list[str] | None = None
     split: list[str] | None = None
     negatives: list[tuple[str, ...]] | None = None
 
@@ -42,14 +46,15 @@ class Records:
         return len(self.left)
 
 
-def open_tables(files: Files) -> list[Table]:
-    """The tables of one or more files; a name may be a pattern such as `pairs-*.csv`."""
+def open_tables(files: Files, hub_split: Mapping[str, str] | None = None) -> list[Table]:
+    """The tables of one or more files; a name may be a pattern such as `pairs-*.csv`. hub_split: see `choose_splits`."""
     names = [files] if isinstance(files, (str, Path)) else list(files)
     paths = [path for name in names for path in expand_pattern(str(name))]
     twice = next((path for place, path in enumerate(paths) if path in paths[:place]), None)
     if twice is not None:
         raise UserError(f"{twice} is given twice; give each file once")
-    return [unfold(open_hub(str(path)) if str(path).startswith(HUB) else open_table(path)) for path in paths]
+    tables = [unfold(open_hub(str(path)) if str(path).startswith(HUB) else open_table(path)) for path in paths]
+    return [choose_splits(table, hub_split) for table in tables] if hub_split else tables
 
 
 def unfold(table: Table) -> Table:
@@ -117,10 +122,7 @@ def _zip_lists(table: Table, whole: str) -> Table:
 
 
 def _holds(table: Table, name: str, kind: type) -> bool:
-    try:
-        return any(isinstance(value, kind) for value in table.begin(name, SEEN))
-    except UserError:  # two columns of this name
-        return False
+    return any(isinstance(value, kind) for value in table.begin(name, SEEN))
 
 
 def _fields(table: Table, name: str, values: Sequence[Any], records: Sequence[int]) -> dict[str, list[Any]]:
@@ -184,6 +186,8 @@ def leave_out(table: Table, roles: Roles, grades: Grades, *, skip_empty: bool) -
 
 def choose_splits(table: Table, chosen: Mapping[str, str]) -> Table:
     """The records of the named splits alone, as train, dev and test. chosen: for each of these, its name in a dataset."""
+    if unknown := next((part for part in chosen if part not in SPLITS), None):
+        raise UserError(f"hub_split: {unknown!r} is none of {', '.join(SPLITS)}; say for example test=validation_matched")
     if table.splits is None:
         raise UserError(
             f"{table.path}: --hub-split works with datasets that have named splits, and this one has none: leave it out"
@@ -219,7 +223,7 @@ def join_records(parts: Sequence[Records]) -> Records:
 
     if any(part.negatives is not None for part in parts):
         parts = [part if part.negatives is not None else replace(part, negatives=[()] * len(part)) for part in parts]
-    names = ("left", "right", "grade", "group", "split", "negatives")
+    names = ("left", "right", "grade", "together", "split", "negatives")
     return Records(where=where, **{name: joined(name) for name in names})  # type: ignore[arg-type]
 
 
@@ -231,10 +235,14 @@ def _read_one(table: Table, roles: Roles, grades: Grades) -> Records:
         table.texts(roles.right),
         table.where,
         grade=table.numbers(roles.label, grades) if roles.label else None,
-        group=["" if is_empty(value) else str(value) for value in table.column(roles.group)] if roles.group else None,
+        together=_read_names(table, roles.keep_together) if roles.keep_together else None,
         split=_read_splits(table, roles.split),
         negatives=_read_negatives(table, roles.negatives),
     )
+
+
+def _read_names(table: Table, column: str) -> list[str]:
+    return ["" if is_empty(value) else str(value) for value in table.column(column)]
 
 
 def _read_splits(table: Table, column: str | None) -> list[str] | None:

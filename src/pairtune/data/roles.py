@@ -18,33 +18,19 @@ SIDES = (  # the first that a table has both of
     ("question", "positive"),
     ("query", "pos"),
     ("anchor", "pos"),
-    ("sentence1", "sentence2"),
-    ("question1", "question2"),
-    ("q1", "q2"),
-    ("s1", "s2"),
-    ("text1", "text2"),
-    ("phrase1", "phrase2"),
+    *((f"{text}1", f"{text}2") for text in ("sentence", "question", "q", "s", "text", "phrase")),
     ("texta", "textb"),
     ("sentencea", "sentenceb"),
     ("premise", "hypothesis"),
-    ("query", "answer"),
-    ("query", "document"),
-    ("query", "passage"),
-    ("query", "response"),
-    ("query", "text"),
-    ("question", "answer"),
-    ("question", "document"),
-    ("question", "passage"),
-    ("question", "response"),
-    ("question", "context"),
-    ("question", "sentence"),
+    *(("query", right) for right in ("answer", "document", "passage", "response", "text")),
+    *(("question", right) for right in ("answer", "document", "passage", "response", "context", "sentence")),
     ("prompt", "response"),
     ("source", "target"),
     ("q", "a"),
     ("title", "abstract"),
     ("title", "body"),
 )
-LABELS = (
+LABELS = [
     "label",
     "labels",
     "score",
@@ -56,7 +42,7 @@ LABELS = (
     "relevance",
     "grade",
     "relatedness",
-)
+]
 RATINGS = re.compile(  # names that people give to labels, with more words before or after
     r"(label|score|rating|stars?|similarity|relevance|relevant|relevancy|relatedness|grade|gold|judge?ments?|duplicate|match|verdict"
     r"|esci|class|choice|annotation|correct|truth|confidence|probability|logit|percent|percentage|pct|rank|ranking)s?$"
@@ -72,7 +58,6 @@ SPLIT_NAMES = {
 }
 LABEL_WORDS = {*GOOD, *BAD, "contradiction"} - {"positive", "negative", "match"}
 MOST_GRADES = 11  # 0 to 10: an unnamed column with more different numbers is no scale
-PEEK = 2000  # records that are looked at for forgotten labels
 MOST_UNUSED = 6  # unused columns that a note names
 WITHOUT_BLANKS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")  # Thai, Chinese, Japanese …
 PHRASE = 5  # letters of such a script that make a text
@@ -85,14 +70,14 @@ class Roles:
     left: str
     right: str
     label: str | None = None
-    group: str | None = None
+    keep_together: str | None = None
     split: str | None = None
     negatives: tuple[str, ...] = ()
 
     @property
     def named(self) -> list[str]:
         """All of them."""
-        return [name for name in (self.left, self.right, self.label, self.group, self.split, *self.negatives) if name]
+        return [name for name in (self.left, self.right, self.label, self.keep_together, self.split, *self.negatives) if name]
 
 
 def find_roles(
@@ -101,7 +86,7 @@ def find_roles(
     left: str | None = None,
     right: str | None = None,
     label: str | Literal[False] | None = None,
-    group: str | None = None,
+    keep_together: str | None = None,
     split: str | Literal[False] | None = None,
     negatives: Sequence[str] | None = None,
 ) -> tuple[Roles, tuple[str, ...]]:
@@ -111,19 +96,19 @@ def find_roles(
     split: False if the files say it.
     """
     _need_sides(table, left, right)
-    sides = _find_sides(table.names, left, right) or _only_texts(table, left, right, {label, group, split})
+    sides = _find_sides(table.names, left, right) or _only_texts(table, left, right, {label, keep_together, split})
     if sides is None:
         raise UserError(_explain_columns(table, left, right))
     if sides[0] == sides[1]:
         raise UserError(f"left and right are both column {sides[0]!r}; a pair needs two columns")
     named = split if split is not None else next((name for name in table.names if _names_splits(table, name)), None)
-    others = [name for name in table.names if name not in sides and name not in (group, named)]
+    others = [name for name in table.names if name not in sides and name not in (keep_together, named)]
     found = tuple(negatives) if negatives is not None else tuple(name for name in others if NEGATIVES.fullmatch(plain_name(name)))
     others = [name for name in others if name not in found]
-    if taken_twice := next((name for name in found if name in (*sides, label, group, named)), None):
+    if taken_twice := next((name for name in found if name in (*sides, label, keep_together, named)), None):
         raise UserError(f"column {taken_twice!r} cannot hold the negatives as well: name a column of its own with --negative")
     labels = label if label is not None else next((name for name in others if plain_name(name) in LABELS), None)
-    roles = Roles(*sides, label=labels or None, group=group, split=named or None, negatives=found)
+    roles = Roles(*sides, label=labels or None, keep_together=keep_together, split=named or None, negatives=found)
     if label is None and labels is None:
         _ask_for_labels(table, others)
     if roles.label:
@@ -174,12 +159,12 @@ def _names_splits(table: Table, name: str) -> bool:
 
     One that is not called split must name two of them. What is wrong in one that is called so is refused later, with its line.
     """
-    seen = [SPLIT_NAMES.get(str(value).strip().lower()) for value in _peek(table, name)]
+    seen = [SPLIT_NAMES.get(str(value).strip().lower()) for value in table.begin(name)]
     if plain_name(name) == "split":
         return 2 * seen.count(None) < len(seen)
     if None in seen:
         return False
-    found = {SPLIT_NAMES.get(str(value).strip().lower()) for value in _all(table, name)}
+    found = {SPLIT_NAMES.get(str(value).strip().lower()) for value in table.begin(name, len(table))}
     return None not in found and len(found) > 1
 
 
@@ -197,7 +182,7 @@ def _need_sides(table: Table, left: str | None, right: str | None) -> None:
     usual = _find_sides(table.names, None, None) or ("", "")
     for side, name, other, known in (("left", left, right, usual[0]), ("right", right, left, usual[1])):
         free = [one for one in table.names if one not in ("", other)]
-        free.sort(key=lambda one: (one != known, _unlike_texts(_peek(table, one))))
+        free.sort(key=lambda one: (one != known, _unlike_texts(table.begin(one))))
         if name is not None and name not in table.names and free:
             plain = {one.strip().lower(): one for one in reversed(free)}
             near = get_close_matches(name.strip().lower(), plain, 1)
@@ -210,7 +195,7 @@ def _only_texts(table: Table, left: str | None, right: str | None, taken: set[An
     """The two columns of texts, in the order of the file, where no other column can be one; None where a person must say."""
     if len({*table.names}) < len(table.names) or not all(names_a_column(name) for name in table.names):
         return None
-    kinds = {name: _unlike_texts(_peek(table, name)) for name in table.names if name not in taken and not _is_known(name)}
+    kinds = {name: _unlike_texts(table.begin(name)) for name in table.names if name not in taken and not _is_known(name)}
     texts = [name for name, kind in kinds.items() if kind == 0 or name in (left, right)]
     if len(texts) != 2 or 1 in {kind for name, kind in kinds.items() if name not in texts}:
         return None
@@ -260,7 +245,7 @@ def _say_unused(table: Table, roles: Roles) -> Iterable[str]:
 
 def _explain_columns(table: Table, left: str | None, right: str | None) -> str:
     others = [name for name in table.names if name not in (left, right)]
-    names = sorted(others, key=lambda name: _unlike_texts(_peek(table, name)))
+    names = sorted(others, key=lambda name: _unlike_texts(table.begin(name)))
     headless = any(len(name.split()) > 3 or re.fullmatch(r"[\d.,+-]+", name) for name in table.names)
     if not headless and (twice := next((name for name in table.names if name.strip() and table.names.count(name) > 1), None)):
         return (
@@ -272,7 +257,7 @@ def _explain_columns(table: Table, left: str | None, right: str | None) -> str:
     if len(table.names) < 2:
         sign = next((sign for sign in ",;|\t" if sign in shown), "")
         cure = f"; if {sign!r} separates them, call the file .csv" if sign else "; give a file with both texts of each pair"
-        if isinstance(next(iter(_peek(table, table.names[0])), None), list):
+        if isinstance(next(iter(table.begin(table.names[0])), None), list):
             cure = ", which holds lists: write one record for each pair of texts, in two columns"
         return f"{table.path}: a pair needs two columns, and there is one: {shown}{cure}"
     if "" in map(str.strip, table.names):
@@ -287,7 +272,7 @@ def _explain_columns(table: Table, left: str | None, right: str | None) -> str:
         )
     example = " ".join(f"--{side} {quote(name)}" for side, name in zip(("left", "right"), names, strict=False))
     example = example if len(missing) == 2 else missing[0].replace("COLUMN", quote(names[0]))
-    lists = [name for name in names if any(isinstance(value, list) for value in _peek(table, name))]
+    lists = [name for name in names if any(isinstance(value, list) for value in table.begin(name))]
     pairs = f"; {', '.join(lists)} holds lists: write one record for each pair of texts" if lists else ""
     return f"{table.path}: which columns are the two texts? The columns are: {shown}; say for example {example}{pairs}"
 
@@ -297,12 +282,9 @@ def _unlike_texts(values: Sequence[Any]) -> int:
     texts = [value.strip() for value in values if isinstance(value, str) and read_number(value) is None]
     if 2 * len(texts) <= len(values):
         return 2
-    return int(2 * sum(map(_has_words, texts)) <= len(texts))
-
-
-def _has_words(text: str) -> bool:
-    """More than one word; in a script that writes no blanks, some letters."""
-    return len(text.split()) > 1 or len(WITHOUT_BLANKS.findall(text)) >= PHRASE
+    # more than one word; in a script that writes no blanks, some letters
+    worded = sum(len(text.split()) > 1 or len(WITHOUT_BLANKS.findall(text)) >= PHRASE for text in texts)
+    return int(2 * worded <= len(texts))
 
 
 def _ask_for_labels(table: Table, others: Sequence[str]) -> None:
@@ -310,7 +292,7 @@ def _ask_for_labels(table: Table, others: Sequence[str]) -> None:
     for name in others:
         if SCORE_COLUMN.fullmatch(plain_name(name)):
             continue
-        seen = _peek(table, name)
+        seen = table.begin(name)
         values = [value for value in seen if not is_missing(value)]
         named = RATINGS.search(plain_name(name)) is not None
         numbered = IDS.search(name.strip()) is not None and all(read_number(value) is not None for value in values)
@@ -323,26 +305,12 @@ def _ask_for_labels(table: Table, others: Sequence[str]) -> None:
 
 def _refuse_ranks(table: Table, name: str) -> None:
     """Refuse whole numbers from 1 on under a name that says that 1 is the best."""
-    numbers = [read_number(value) for value in _peek(table, name)]
+    numbers = [read_number(value) for value in table.begin(name)]
     if RANKS.search(plain_name(name)) and all(number is not None and number >= 1 and number.is_integer() for number in numbers):
         raise UserError(
             f"{table.path}: column {name!r} seems to hold ranks, of which 1 is the best, and a label is higher for a better "
             f"pair: write a grade, or give --no-label; if its highest numbers are the best, call it grade"
         )
-
-
-def _peek(table: Table, name: str) -> Sequence[Any]:
-    try:
-        return table.begin(name, PEEK)
-    except UserError:  # two columns of this name
-        return ("",)
-
-
-def _all(table: Table, name: str) -> Sequence[Any]:
-    try:
-        return table.column(name)
-    except UserError:
-        return ("",)
 
 
 def _look_like_labels(values: Sequence[Any]) -> bool:

@@ -35,7 +35,7 @@ def _read_source(source: Source) -> Task:
         left=source.left,
         right=source.right,
         label=source.label,
-        group=source.group,
+        keep_together=source.keep_together,
         negatives=source.negatives,
         corpus=list(source.corpus) or None,
         kind=source.kind,

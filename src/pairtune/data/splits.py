@@ -148,16 +148,16 @@ def rotate_dev(task: Task, seed: int) -> Task:
     In a ranking a query is never on both sides; elsewhere no text is.
     """
     both = join(task.train, task.dev)
-    groups = list(map(str, both.query)) if task.kind == "ranking" else connect(both.left, both.right)
+    keys = list(map(str, both.query)) if task.kind == "ranking" else connect(both.left, both.right)
     part = (seed - 1) % PARTS
-    held_out = number_parts(groups) == part
+    held_out = number_parts(keys) == part
     train, dev = both.take(~held_out), both.take(held_out)
     alike = task.kind != "retrieval" and len(np.unique(dev.label)) == 1  # nothing to tell apart
     if not len(dev) or not len(train) or alike:
         found = f"has {len(dev)} pairs, all labelled {dev.label[0]:g}" if alike else f"has {len(dev)} pairs"
         raise UserError(
-            f'task {task.name}: dev = "rotating": tenth {part + 1} of {len(both)} pairs, which fall into {len(set(groups))} '
-            f'groups that share no text or query, {found}: take another seed, or dev = "given"'
+            f'task {task.name}: dev = "rotating": tenth {part + 1} of {len(both)} pairs, which fall into {len(set(keys))} '
+            f'sets that share no text or query, {found}: take another seed, or dev = "given"'
         )
     note = f"dev: tenth {part + 1} of train and dev together, {len(dev)} of {len(both)} pairs; each seed takes another tenth"
     others = (said for said in task.notes if not said.startswith("dev:"))
@@ -190,14 +190,14 @@ def join(first: PairSet, second: PairSet) -> PairSet:
     )
 
 
-def number_parts(groups: Sequence[str]) -> np.ndarray:
-    """(N,) from 0 to 9: groups in an order that their names alone decide, cut into parts of about equally many pairs."""
+def number_parts(keys: Sequence[str]) -> np.ndarray:
+    """(N,) from 0 to 9: keys in an order that they alone decide, cut into parts of about equally many pairs."""
     begins: dict[str, int] = {}
     begin = 0
-    for name, size in sorted(Counter(groups).items(), key=lambda item: hash_to_unit(item[0])):
+    for name, size in sorted(Counter(keys).items(), key=lambda item: hash_to_unit(item[0])):
         begins[name] = begin
         begin += size
-    return np.array([begins[name] * PARTS // len(groups) for name in groups])
+    return np.array([begins[name] * PARTS // len(keys) for name in keys])
 
 
 def split_by_left(left: Sequence[str], seed: int, origin: str = "the data") -> np.ndarray:

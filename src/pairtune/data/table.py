@@ -18,6 +18,7 @@ from pairtune.errors import UserError
 from pairtune.runs.evidence import shorten
 
 Grades = Mapping[str, float | None]  # what a label is worth, by how it is written; None: its pairs are left out
+PEEK = 2000  # records that are looked at to see what a column holds
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,10 @@ class Table:
         self.need(name)
         return list(self.read(name))
 
-    def begin(self, name: str, count: int) -> Sequence[Any]:
-        """The first values of a column."""
-        self.need(name)
+    def begin(self, name: str, count: int = PEEK) -> Sequence[Any]:
+        """The first values of a column; an empty one where none or several have this name."""
+        if self.names.count(name) != 1:
+            return ("",)
         return self.head(name, count) if self.head else self.read(name)[:count]
 
     def need(self, name: str, cure: str = "") -> None:

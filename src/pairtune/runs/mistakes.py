@@ -25,6 +25,7 @@ RENAMED = {
     "loss.mini_batch": "loss.mini_batch_size",
     "loss.temperature_rate": "loss.temperature_learning_rate",
     "order.neighbours": "order.neighbors",
+    "sources.group": "sources.keep_together",
     "train.rate": "train.learning_rate",
     "train.batch": "train.batch_size",
     "train.max_length": "train.max_seq_length",
@@ -42,8 +43,8 @@ def _explain_one(error: dict[str, Any], staged: bool) -> str:
     plain = where[2:] if where[0] == "stages" and len(where) > 2 else where
     shown = ".".join(where if staged else plain)
     if error["type"] == "extra_forbidden":
-        if ".".join(plain) in RENAMED:
-            return f"{shown} is now called {RENAMED['.'.join(plain)]}"
+        if new := RENAMED.get(".".join(part for part in plain if not part.isdigit())):
+            return f"{shown} is now called {new}"
         known = _known_keys(plain[:-1])
         near = [".".join([*plain[:-1], key]) for key in get_close_matches(plain[-1], known, 1)] or _in_a_table(plain)
         meant = f"; did you mean {near[0]}?" if near else ""

@@ -241,7 +241,9 @@ class Source(Settings):
     right: str | None = Field(None, description="column of the right text")
     label: str | Literal[False] | None = Field(None, description="column of the label; `false`: the pairs have none")
     negatives: tuple[str, ...] | None = Field(None, description="columns of negatives; `[]`: none")
-    group: str | None = Field(None, description="column of a group that stays in one split")
+    keep_together: str | None = Field(
+        None, description="column of names, such as threads; pairs with the same name stay in one split"
+    )
     split_column: str | None = Field(None, description="column that says train, dev or test")
     grades: dict[str, float | Literal["out"]] = Field({}, description="what a label is worth; `out`: its pairs are left out")
     skip_empty: bool = Field(False, description="leave out pairs that lack a text or their label")

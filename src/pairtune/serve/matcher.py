@@ -15,7 +15,7 @@ import faiss
 import numpy as np
 import torch
 
-from pairtune.data.own_tables import read_texts
+from pairtune.data.formats import read_texts
 from pairtune.encoders.index import Index, open_index
 from pairtune.encoders.loading import load_encoder
 from pairtune.encoders.prompts import NO_PROMPTS, AskedPrompts, Prompts, choose_prompts, keep_prompts
