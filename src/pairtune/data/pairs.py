@@ -136,7 +136,7 @@ class Task:
     f1_threshold: Literal["steady", "best"] = "steady"
 
     def fingerprint(self, others: Sequence[str] = ()) -> str:
-        """The same for the same pairs, labels and split: its name, how many pairs, and a hash of them.
+        """The same for the same pairs, labels, grades, queries and split: its name, how many pairs, and a hash of them.
 
         others: extra splits that count as well.
         """
@@ -145,10 +145,11 @@ class Task:
         digest = hashlib.sha256()
         splits = (self.train, self.dev, self.test, *(self.extra[name] for name in others if name in self.extra))
         for pairs in splits:
-            for column in (pairs.left, pairs.right, pairs.corpus or (), *zip(*(pairs.negatives or ()), strict=True)):
+            negatives = zip(*(pairs.negatives or ()), strict=True)
+            for column in (pairs.left, pairs.right, pairs.query.tolist(), pairs.corpus or (), *negatives):
                 whole = "\0".join(text.replace("\1", "\1\1").replace("\0", "\1\2") for text in column)
                 digest.update(whole.encode("utf-8", "surrogatepass") + b"\1")
-            digest.update(pairs.label.tobytes())
+            digest.update(pairs.label.tobytes() + pairs.grade.tobytes())
         return f"{self.name}, {sum(map(len, splits)):,} pairs, {digest.hexdigest()[:12]}"
 
     def split(self, name: str) -> PairSet:
