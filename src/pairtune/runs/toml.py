@@ -130,10 +130,11 @@ def to_toml(recipe: Recipe) -> str:
     """
     table = recipe.model_dump(mode="json", exclude_defaults=True)
     stages = table.pop("stages", [{}])
-    sources = table.pop("sources", [])
+    listed = {name: table.pop(name, []) for name in ("sources", "alternatives")}
     lines = _toml_lines(table)
-    for source in sources:
-        lines += ["", "[[sources]]", *_toml_lines(source)]
+    for name, entries in listed.items():
+        for entry in entries:
+            lines += ["", f"[[{name}]]", *_toml_lines(entry)]
     for stage in stages:
         prefix = "" if len(stages) == 1 else "stages."
         lines += ["", "[[stages]]"] if prefix else []
