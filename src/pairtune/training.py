@@ -20,7 +20,6 @@ from pairtune.runs.folder import RunFolder, ask_for, disk_in_words, drop_folder,
 from pairtune.runs.lock import check_free
 from pairtune.runs.recipe import Recipe
 from pairtune.runs.record import Run, Trained, choice_score, is_unchanged, kept_run
-from pairtune.runs.settings import alternative_recipes
 from pairtune.stages import save_whole, train_stages
 
 if TYPE_CHECKING:
@@ -84,7 +83,8 @@ def run(
         if is_unchanged(trained) and all(one.unchanged for one in others):  # it has its own prompts and tokenizer again
             task = as_it_came
             sides.restore()
-            give_tokenizer(model, original)
+            if tokenizer is not None:
+                give_tokenizer(model, original)
         end = partial(conclude, model, task, recipe, seed, folder, results, before, trained, others, keep_model=keep_model)
         return share_from_first(end)
 
@@ -229,7 +229,8 @@ def train(
 
     seeds: instead of the recipe's. task: your own data (`read_pairs`), if the recipe names no dataset.
     resume: continue what is there. overwrite: start again; runs of other seeds in `out` are deleted at the end.
-    average_with: further recipes to train, as its alternatives are.
+    average_with: other recipes to train on the same pairs, as `average_of` trains other seeds: the best on dev is kept, or the
+    mean of several weights where dev is no worse for it.
     """
     from pairtune.processes import share_from_first, together
 
@@ -248,17 +249,13 @@ def train(
 
 
 def further_trainings(recipe: Recipe, seed: int, average_with: Sequence[Recipe]) -> list[tuple[Recipe, int]]:
-    """What is trained beside a recipe, to be compared and averaged with it on dev: alternatives, other recipes, other seeds."""
-    others = [*alternative_recipes(recipe), *average_with]
-    if not others and recipe.average_of == 1:
-        return []
-    asked = "average_of" if recipe.average_of > 1 else "alternatives"
-    if recipe.dev != "given":
-        raise UserError(f'{asked}: dev decides which of several trainings are kept, so set dev = "given", not "{recipe.dev}"')
-    if recipe.adapter and recipe.adapter.save == "adapter":
-        raise UserError(f"{asked}: adapters alone cannot be averaged, set adapter.save = merged")
+    """What is trained beside a recipe, to be compared and averaged with it on dev: other recipes, and other seeds of it."""
+    if recipe.average_of > 1 and recipe.dev != "given":
+        raise UserError(f'average_of is {recipe.average_of}: dev decides which trainings are kept, so set dev = "given"')
+    if recipe.average_of > 1 and recipe.adapter and recipe.adapter.save == "adapter":
+        raise UserError(f"average_of is {recipe.average_of}: adapters alone cannot be averaged, set adapter.save = merged")
     seeds = [(seed + SEED_STEP * number) % 2**32 for number in range(1, recipe.average_of)]
-    return [*((one, seed) for one in others), *((recipe, other) for other in seeds)]
+    return [*((one, seed) for one in average_with), *((recipe, other) for other in seeds)]
 
 
 def train_others(wanted: Sequence[tuple[Recipe, int]], out: Path, seed: int, task: Task | None, *, overwrite: bool) -> list[Run]:
@@ -273,7 +270,7 @@ def train_others(wanted: Sequence[tuple[Recipe, int]], out: Path, seed: int, tas
     blind, found, total = without_test(find_pairs(wanted[0][0], task)), [], len(wanted) + 1
     for number, (recipe, own_seed) in enumerate(wanted, start=1):
         say(f"training {number} of {total}: the best on dev is kept, or the mean of several")
-        alone = recipe.model_copy(update={"average_of": 1, "alternatives": ()})
+        alone = recipe.model_copy(update={"average_of": 1})
         found.append(run(alone, own_seed, out=place / str(number), results=place / "results.jsonl", task=blind, resume=True))
     say(f"training {total} of {total}")
     return found

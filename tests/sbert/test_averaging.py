@@ -14,8 +14,7 @@ from pairtune.encoders.prompts import MARKS
 from pairtune.errors import UserError
 from pairtune.runs.evidence import EVIDENCE, read_evidence
 from pairtune.runs.record import read_records
-from pairtune.runs.settings import alternative_recipes, describe_difference, unread_settings
-from pairtune.runs.toml import make_recipe, read_recipe, write_toml
+from pairtune.runs.toml import make_recipe
 from pairtune.sbert.averaging import average_with
 from pairtune.sbert.evaluator import evaluate_task
 from pairtune.training import SEED_STEP, train
@@ -123,7 +122,7 @@ def stop_at_the_second(conclude):
 
 def test_what_has_no_mean_is_refused(tmp_path, smallest_encoder, small_task):
     for settings, message in (
-        ({"dev": "rotating", "select": "last"}, 'dev decides which of several trainings are kept, so set dev = "given"'),
+        ({"dev": "rotating", "select": "last"}, 'dev decides which trainings are kept, so set dev = "given"'),
         ({"adapter": {"save": "adapter"}}, "adapters alone cannot be averaged"),
     ):
         recipe = small_recipe(smallest_encoder, average_of=2, **settings)
@@ -133,18 +132,13 @@ def test_what_has_no_mean_is_refused(tmp_path, smallest_encoder, small_task):
         make_recipe({"name": "mine", "average_of": 0})
 
 
-def alternative(recipe, **changes):
-    return make_recipe({**recipe.model_dump(mode="json"), "alternatives": [changes]})
-
-
 RUINOUS, HARMLESS = 1e-2, 1e-9  # learning rates for an encoder that is good at the small task as it comes
 
 
-def test_an_alternative_that_is_better_on_dev_is_kept(tmp_path, smallest_encoder, small_task):
+def test_another_recipe_that_is_better_on_dev_is_kept(tmp_path, smallest_encoder, small_task):
     bad = small_recipe(smallest_encoder, loss={"kind": "pearson"}, train={"epochs": 1, "learning_rate": RUINOUS})
-    recipe = alternative(bad, loss={"kind": "mse"}, train={"learning_rate": HARMLESS})
-    (found,) = train(recipe, out=tmp_path / "both" / "run", task=small_task)
     good = small_recipe(smallest_encoder, loss={"kind": "mse"}, train={"epochs": 1, "learning_rate": HARMLESS})
+    (found,) = train(bad, out=tmp_path / "both" / "run", task=small_task, average_with=[good])
     first, other = (train(one, out=tmp_path / name, task=small_task)[0] for name, one in (("first", bad), ("other", good)))
     assert first.dev_score() < other.dev_score() == found.dev_score() and found.mean_of == 1
     assert found.led_by == "loss.kind = mse, train.learning_rate = 1e-09"
@@ -156,21 +150,23 @@ def test_an_alternative_that_is_better_on_dev_is_kept(tmp_path, smallest_encoder
     assert [step.loss for step in seen[0].stages[0].steps] == [step.loss for step in seen[1].stages[0].steps] != []
 
 
-def test_an_alternative_that_is_worse_on_dev_changes_nothing(tmp_path, smallest_encoder, small_task):
+def test_another_recipe_that_is_worse_on_dev_changes_nothing(tmp_path, smallest_encoder, small_task):
     good = small_recipe(smallest_encoder, train={"epochs": 1, "learning_rate": HARMLESS})
-    both = alternative(good, train={"learning_rate": RUINOUS})
-    alone, found = (train(one, out=tmp_path / name, task=small_task)[0] for name, one in (("alone", good), ("both", both)))
+    bad = small_recipe(smallest_encoder, train={"epochs": 1, "learning_rate": RUINOUS})
+    (alone,) = train(good, out=tmp_path / "alone", task=small_task)
+    (found,) = train(good, out=tmp_path / "both", task=small_task, average_with=[bad])
     assert not found.led_by and found.epochs == alone.epochs and found.after == alone.after
     assert_same_weights(Path(alone.model), Path(found.model))
 
 
-def test_an_alternative_is_kept_where_the_recipe_itself_cannot_beat_the_encoder(tmp_path, smallest_encoder, small_task):
-    """The sides are marked: the kept model reads texts with the marks that the alternative was trained with."""
+def test_another_recipe_is_kept_where_the_first_cannot_beat_the_encoder(tmp_path, smallest_encoder, small_task):
+    """The sides are marked: the kept model reads texts with the marks that it was trained with."""
     parts = {name: PairSet.of(part.left, part.right, part.label < 0.5, query=part.left) for name, part in splits(small_task)}
     ranking = replace(small_task, kind="ranking", metrics=("MAP", "MRR"), metric="MAP", **parts)
     still = small_recipe(smallest_encoder, keep_original=True, mark_sides=True, train={"epochs": 1, "learning_rate": 1e-12})
     (alone,) = train(still, out=tmp_path / "alone", task=ranking)
-    (found,) = train(alternative(still, train={"learning_rate": 1e-2}), out=tmp_path / "run", task=ranking)
+    moving = small_recipe(smallest_encoder, keep_original=True, mark_sides=True, train={"epochs": 1, "learning_rate": 1e-2})
+    (found,) = train(still, out=tmp_path / "run", task=ranking, average_with=[moving])
     assert alone.unchanged and not found.unchanged and found.led_by == "train.learning_rate = 0.01"
     assert found.dev_score() > alone.dev_score()
     model = SentenceTransformer(found.model, device="cpu")
@@ -180,23 +176,3 @@ def test_an_alternative_is_kept_where_the_recipe_itself_cannot_beat_the_encoder(
 
 def splits(task):
     return [(name, task.split(name)) for name in ("train", "dev", "test")]
-
-
-def test_what_an_alternative_does_not_read_is_not_in_it():
-    recipe = alternative(make_recipe({"name": "mine", "loss": {"kind": "combo", "mix": 0.1}}), loss={"kind": "mse"})
-    (found,) = alternative_recipes(recipe)
-    assert found.stages[0].loss == make_recipe({"name": "mine", "loss": {"kind": "mse"}}).stages[0].loss
-    assert not unread_settings(found) and not found.alternatives
-    assert describe_difference(recipe, found).startswith("loss.kind = mse")
-
-
-def test_a_recipe_with_alternatives_reads_as_it_was_written(tmp_path):
-    recipe = make_recipe({"name": "mine", "alternatives": [{"loss": {"kind": "mse"}, "train": {"learning_rate": 1e-4}}]})
-    write_toml(tmp_path / "mine.toml", recipe)
-    assert read_recipe(str(tmp_path / "mine.toml")) == recipe
-
-
-def test_an_alternative_with_a_setting_that_nobody_knows_is_refused(tmp_path, smallest_encoder, small_task):
-    with pytest.raises(UserError, match=r"alternatives: loss\.colour is not a setting"):
-        train(alternative(small_recipe(smallest_encoder), loss={"colour": 1}), out=tmp_path / "run", task=small_task)
-    assert not (tmp_path / "run").exists()

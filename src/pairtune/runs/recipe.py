@@ -261,14 +261,6 @@ class Source(Settings):
         return [value] if isinstance(value, str) else value
 
 
-class Alternative(Settings):
-    """Another way to train on the same pairs, by what it changes."""
-
-    loss: dict[str, Any] = Field({}, description="settings of `[loss]` that are different")
-    order: dict[str, Any] = Field({}, description="settings of `[order]` that are different")
-    train: dict[str, Any] = Field({}, description="settings of `[train]` that are different")
-
-
 class Recipe(Settings):
     """All settings of a training. Stages are trained one after the other; each starts from the epoch that the last one kept.
 
@@ -333,11 +325,6 @@ class Recipe(Settings):
         "size", description="with sources: batches of each by its size, or equally many of each until one is used up"
     )
     mix_sources: bool = Field(False, description="with sources: a batch may have pairs of several")
-    alternatives: tuple[Alternative, ...] = Field(
-        (),
-        description="other ways to train on the pairs, each under its own `[[alternatives]]` heading. They are trained too; what "
-        "is best on dev is kept: one of them, or the average of several",
-    )
     adapter: AdapterSettings | None = None
     stages: tuple[Stage, ...] = (Stage(),)
 

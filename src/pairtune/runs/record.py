@@ -67,7 +67,7 @@ class Run(BaseModel):
 
     before, after: scores by split, of the original encoder and as it was saved. kept_epochs: one for each stage, 0 if no epoch
     beat what the stage began with. best_epoch: that of the last stage. mean_of: how many trainings the weights are averaged over.
-    led_by: what the training of these epochs changes of the recipe, if an alternative or another seed was best on dev.
+    led_by: what the training of these epochs changes of the recipe, if another recipe or seed was better on dev.
     model: the path of the folder. sizes: the scores on dev of smaller embeddings, if they were trained.
     """
 

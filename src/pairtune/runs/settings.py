@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import deepcopy
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 from pairtune.errors import UserError
-from pairtune.runs.recipe import STAGE_TABLES, Recipe, Source, Stage, TomlTable
+from pairtune.runs.recipe import STAGE_TABLES, Recipe, Source, Stage
 from pairtune.runs.record import dotted
-from pairtune.runs.toml import lay_over_all, make_recipe, parse_override
+from pairtune.runs.toml import make_recipe, parse_override
 
 
 @dataclass(frozen=True)
@@ -74,25 +72,6 @@ def _lay_over(recipe: Recipe, stage: Stage, source: Source) -> Stage:
     table = stage.model_dump(exclude_unset=True)
     own = {key: {**table.get(key, {}), **changes} for key, changes in (("loss", source.loss), ("order", source.order)) if changes}
     return make_recipe({"name": recipe.name, **table, **own}, origin=f"recipe {recipe.name}, source {source.name}").stages[0]
-
-
-def alternative_recipes(recipe: Recipe) -> list[Recipe]:
-    """What its alternatives ask for, as recipes of their own; settings that nothing reads any more are left out of them."""
-    base = recipe.model_dump(mode="json", exclude={"alternatives"})
-    if len(recipe.stages) == 1 and recipe.stages[0].select is None:  # messages then name a setting as people do
-        base |= base.pop("stages")[0]
-    origin = f"recipe {recipe.name}, alternatives"
-    tables = [lay_over_all(base, one.model_dump(exclude_defaults=True)) for one in recipe.alternatives]
-    return [make_recipe(_without(table, unread_settings(make_recipe(table, origin))), origin) for table in tables]
-
-
-def _without(table: TomlTable, names: Iterable[str]) -> TomlTable:
-    """The table of a recipe without these settings of its stages, by their dotted names."""
-    copy = deepcopy(table)
-    for stage, name in product(copy.get("stages", [copy]), names):
-        part, _, key = name.partition(".")
-        stage[part].pop(key, None)
-    return copy
 
 
 def describe_difference(recipe: Recipe, other: Recipe) -> str:

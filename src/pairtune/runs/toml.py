@@ -130,11 +130,10 @@ def to_toml(recipe: Recipe) -> str:
     """
     table = recipe.model_dump(mode="json", exclude_defaults=True)
     stages = table.pop("stages", [{}])
-    listed = {name: table.pop(name, []) for name in ("sources", "alternatives")}
+    sources = table.pop("sources", [])
     lines = _toml_lines(table)
-    for name, entries in listed.items():
-        for entry in entries:
-            lines += ["", f"[[{name}]]", *_toml_lines(entry)]
+    for source in sources:
+        lines += ["", "[[sources]]", *_toml_lines(source)]
     for stage in stages:
         prefix = "" if len(stages) == 1 else "stages."
         lines += ["", "[[stages]]"] if prefix else []

@@ -101,7 +101,7 @@ def choose_start(task: Task, start: Recipe | None, reasons: Sequence[str], encod
         choice = choose(without_test(task))
         start, reasons = choice.recipe, choice.reasons
     why = tuple(reasons) or (f"starting from {start.name}",)
-    return start.model_copy(update={"encoder": encoder or start.encoder, "dev": "given", "alternatives": ()}), why
+    return start.model_copy(update={"encoder": encoder or start.encoder, "dev": "given"}), why
 
 
 def name_search(task: Task, base: Recipe) -> str:
