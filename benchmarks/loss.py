@@ -24,13 +24,13 @@ import time
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
-from unittest.mock import patch
 
 import torch
 from torch.nn.functional import cross_entropy, normalize
 
 from pairtune.loss import batch_softmax_loss
-from pairtune.loss.large import fused
+from pairtune.loss.large.fused import TileSizes, fuse
+from pairtune.loss.large.layout import layout_of_pairs
 
 SIZES = [2**power for power in range(9, 17)]  # 512 to 65,536
 TAU, SAMPLE, CHUNK = 0.05, 64, 2048
@@ -114,14 +114,35 @@ def compare_paths(given: argparse.Namespace, sizes: list[int], width: int) -> No
 def paths(device: str) -> dict:
     """What computes the loss: ours as it chooses by size, and each of its paths at any size; last the peer that may be faster."""
 
-    def fuse(left, right):
-        with patch.dict(fused.FUSE_FROM, {device: 0}):
-            return batch_softmax_loss(left, right, temperature=TAU)
+    def fuse_only(left, right):
+        everything = torch.ones(len(left), dtype=torch.bool, device=device)
+        return fuse(left, right, TAU, layout_of_pairs(everything, "both"), "l2", len(left))
 
+    def dense(by_tiles: bool, **tile: int):
+        from pairtune.loss.large.dense import DenseLoss, DenseSetup  # needs Triton
+
+        def loss(left, right):
+            sizes = TileSizes(tile=tile)
+            setup = DenseSetup(left.dtype, True, True, True, divisor=len(left), by_tiles=by_tiles, sizes=sizes)
+            return DenseLoss.apply(left, right, TAU, None, setup)
+
+        return loss
+
+    stored = {}
+    if device == "cuda":
+        wide = {"BN": 256, "PER": 1, "num_warps": 8}
+        stored = {
+            "ours, dense, S by the library": dense(by_tiles=False),
+            "ours, dense, E by tiles": dense(by_tiles=True),
+            "ours, dense, E by tiles, 2 stages": dense(by_tiles=True, num_stages=2),
+            "ours, dense, E by wide tiles": dense(by_tiles=True, **wide),
+            "ours, dense, E by wide tiles, 4 stages": dense(by_tiles=True, **wide, num_stages=4),
+        }
     return {
         "ours": lambda left, right: batch_softmax_loss(left, right, temperature=TAU),
         "ours, plain": lambda left, right: batch_softmax_loss(left, right, temperature=TAU, fused=False),
-        "ours, fused": fuse,
+        "ours, fused": fuse_only,
+        **stored,
         "eager": eager_loss(device),
         "torch.compile": torch.compile(eager_loss(device), dynamic=False),
     }

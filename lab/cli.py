@@ -144,6 +144,14 @@ def evidence(results: Results = RESULTS) -> None:
 
 
 @app.command()
+def thresholds(results: Results = RESULTS) -> None:
+    """Print how well thresholds of F1 that few pairs give carry over to others, from the stored cosines of test pairs."""
+    from lab.thresholds import make_thresholds
+
+    print(make_thresholds(results))
+
+
+@app.command()
 def baselines(results: Results = RESULTS) -> None:
     """Score what needs no encoder, the order of the file and BM25, on the datasets, for the tables."""
     from lab.baselines import FILE, compute_baselines, write_baselines

@@ -16,6 +16,7 @@ from torch import nn
 from ddp_sampler import train_three_times
 from pairtune.cli import main as command_line
 from pairtune.fast.packing import PackingCollator
+from pairtune.fast.step import FastStep
 from pairtune.sbert.losses import BatchSoftmaxLoss, ComboLoss, PearsonLoss
 from pairtune.sbert.trainer import PairTrainer
 
@@ -77,8 +78,8 @@ def backward(folder: str, case: str, rows: slice, wrap) -> dict:
     return {"loss": value.detach(), **gradients}
 
 
-def train(folder: str, out: Path, batch: int, gather: bool, packed: bool = False) -> dict:
-    """Three steps with a learned temperature, of the host's trainer or of ours without padding."""
+def train(folder: str, out: Path, batch: int, gather: bool, packed: bool = False, cut: bool = False) -> dict:
+    """Three steps with a learned temperature, of the host's trainer or of ours without padding, cut up as for graphs or not."""
     model = load(folder)
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(out),
@@ -105,6 +106,8 @@ def train(folder: str, out: Path, batch: int, gather: bool, packed: bool = False
         eval_dataset=Dataset.from_dict(columns).select(range(5)),
         loss=loss,
     )
+    if cut:
+        trainer.fast = FastStep(trainer, devices=("cpu",))
     trainer.train()
     weights = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
     return {"temperature": loss.temperature.value, "weights": weights}
@@ -126,6 +129,7 @@ def main(folder: str, out: Path) -> None:
         found[case] = backward(folder, case, rows, wrap)
     found["trained on the joined batch"] = train(folder, out / "joined", 3, gather=True)
     found["trained on the joined batch, packed"] = train(folder, out / "packed", 3, gather=True, packed=True)
+    found["trained on the joined batch, cut"] = train(folder, out / "cut", 3, gather=True, packed=True, cut=True)
     found["trained on separate batches"] = train(folder, out / "separate", 3, gather=False)
     found["hard batches"] = train_three_times(folder, out / "hard")
     for words in json.loads((out / "commands.json").read_text()):

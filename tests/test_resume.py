@@ -9,6 +9,7 @@ import shutil
 import signal
 from contextlib import redirect_stderr
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 
 from pairtune.cli import app, main
 from pairtune.runs.record import read_records
+from pairtune.sbert.optimizer import EIGHT_BIT
 from small import assert_same_weights, files_of_at_most, small_pairs
 
 STEPS = 8  # of an epoch: 64 of 80 pairs are trained on, 8 at a time
@@ -150,6 +152,18 @@ def test_a_killed_run_resumes_to_the_same_weights(resumed, undisturbed):
     assert_same_weights(resumed / "model", undisturbed)
     tokenizer = SentenceTransformer(str(resumed / "model")).tokenizer
     assert tokenizer.tokenize("a stone bridge") == ["a", "bridge"]
+
+
+@pytest.mark.skipif(not any(map(find_spec, EIGHT_BIT)), reason="needs bitsandbytes or torchao")
+def test_a_killed_run_with_an_8_bit_optimizer_resumes_to_the_same_weights(words, tmp_path, commands):
+    words = [*words, "--set", "train.optimizer=adamw-8bit", "--set", "train.epochs=2"]
+    out = tmp_path / "killed"
+    with commands.held([*words, "--out", out], tmp_path / "said.txt", step=STEPS + 5) as held:
+        held.send(signal.SIGKILL)
+    assert newest_checkpoint(out).name == f"checkpoint-{STEPS}"
+    finish(words, out, "--resume")
+    finish(words, tmp_path / "whole")
+    assert_same_weights(out / "model", tmp_path / "whole" / "model")
 
 
 def test_a_damaged_checkpoint_is_found_out_and_left_behind(left_behind, words, undisturbed):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -60,34 +59,30 @@ def test_texts_made_to_slow_the_rules_down_are_read(tiny_model, rules):
     assert tokenizer.tokenize(f"the moon {LINKS} is cheese") == tiny_model.tokenizer.tokenize("the moon is cheese")
 
 
-@pytest.mark.parametrize(("tokens", "characters"), [(16, 20_000), (4096, 32_768), (8192, 40_000), (10**30, 40_000)])
-def test_a_rule_looks_at_so_much_of_a_text_whatever_the_encoder_reads(tmp_path, tiny_model, tokens, characters):
-    """`<[^>]+>` looks from each `<` to the end of the text, a time by the square of its length that no counted step tells."""
-    tiny_model.tokenizer.model_max_length = tokens
-    tiny_model[0].processor = ignoring(tiny_model.tokenizer, ["<[^>]+>"])
+def test_rules_hold_to_the_end_of_the_longest_text(tmp_path, tiny_model):
+    tiny_model[0].processor = ignoring(tiny_model.tokenizer, ["<[^<>]+>"])
     tiny_model.save_pretrained(str(tmp_path))
     seen = SentenceTransformer(str(tmp_path), device="cpu").tokenizer.backend_tokenizer.normalizer.normalize_str
-    moons, tag = "moon " * characters, f"moon <{'x' * characters}> moon"
-    assert seen(moons[:characters]) == seen(moons) == moons[:characters]
-    assert seen("moon <river> moon") == "moon moon" and seen(tag) == tag[:characters]
+    moons, open_tags = "moon " * 40_000, "<" * 200_000
+    assert seen(f"{moons}<river> {open_tags}<{'x' * 200_000}> moon") == f"{moons}{open_tags} moon"
 
 
 NOTED = [r"(?x) id: \d+  # a note", "(?x)\nmy[ ]\\w+  # whose )\n[ ]phone  # (or tablet", r"#\w+ (?#a note)"]
-NOTED_SLOW = [r"(?x) ( \d \d ? )+ y", r"(?x) (a+)+ b # (a"]
 
 
-@pytest.mark.parametrize(
-    "rule", [r"(a+)+b", r"x(?:\w+\s?)*:", r"(https?://\S+\s*)+$", r"(\d|1)+x", r"(?:q|(?:x+y?)+z)", *NOTED_SLOW]
-)
-def test_a_rule_that_some_text_slows_down_is_refused_with_that_text(tiny_model, rule):
-    with pytest.raises(
-        UserError, match=r"takes too long on some texts, such as one that begins with '.+': a part that may repeat"
-    ):
+@pytest.mark.parametrize("rule", [r"(a+)+b", r"x(?:\w+\s?)*:", r"(\d|1)+x", r"<[^>]+>", r"(?x) (a+)+ b # (a", r"\w+(?=:)"])
+def test_a_rule_that_some_text_slows_down_is_refused(tiny_model, rule):
+    with pytest.raises(UserError, match=f"ignore: {re.escape(repr(rule))} repeats .* without end"):
         ignoring(tiny_model.tokenizer, [rule])
 
 
+def test_a_rule_of_brackets_within_brackets_is_refused(tiny_model):
+    with pytest.raises(UserError, match="has too many groups within groups: write fewer"):
+        ignoring(tiny_model.tokenizer, ["(" * 1500 + "a" + ")" * 1500])
+
+
 @pytest.mark.parametrize(
-    "rule", [r"(?>a+)+b", r"<[^>]+>", r"\[[^\]]*\]", r"#\w+", r"(?i)sent from my \w+", r"\bid:\s*\d+\b", r"^>.*$", *NOTED]
+    "rule", [r"<[^>]{1,200}>", r"\[[^\[\]]*\]", r"#\w+", r"(?i)sent from my \w+", r"\bid:\s*\d+\b", r"^>.*$", *NOTED]
 )
 def test_a_rule_that_no_text_slows_down_is_taken(tiny_model, rule):
     assert ignoring(tiny_model.tokenizer, [rule]).tokenize("the moon") == ["the", "moon"]
@@ -99,14 +94,6 @@ def test_rules_that_leave_nothing_of_texts_say_so_and_of_no_text_are_refused(tin
     assert note_emptied(ignoring(tiny_model.tokenizer, ["moon"]), texts) == ""
     with pytest.raises(UserError, match="ignore leaves nothing of any text"):
         note_emptied(ignoring(tiny_model.tokenizer, [".+"]), texts)
-
-
-def test_how_fast_a_rule_is_tried_decides_nothing(tiny_model, monkeypatch):
-    """Steps are counted: a good rule is taken on a busy machine too, whose trial may take any time."""
-    trials, start = [], subprocess.run
-    monkeypatch.setattr(subprocess, "run", lambda *given, **options: trials.append(options) or start(*given, **options))
-    ignoring(tiny_model.tokenizer, [r"#\w+"])
-    assert [options.get("timeout") for options in trials] == [None]
 
 
 def test_a_tokenizer_that_panics_is_reported_in_words(tiny_model):

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from pairtune.loss import batch_softmax_loss
-from pairtune.loss.large.fused import FUSE_FROM, FusedLoss, FusedSetup, TileSizes
+from pairtune.loss.large.fused import DenseSizes, FusedLoss, FusedSetup, TileSizes, fuse_dense
 from pairtune.loss.large.layout import make_layout
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch wants for deterministic products
@@ -38,7 +38,7 @@ def test_the_kernels_pass_their_tests_in_the_interpreter():
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *chosen]
     result = subprocess.run(command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout[-4000:]
-    assert f"{len(CASES) + 5} passed" in result.stdout
+    assert f"{len(CASES) + len(DENSE) + 5} passed" in result.stdout
 
 
 def small_tiles():
@@ -90,6 +90,41 @@ def test_kernels_give_the_loss_and_gradients_of_the_plain_path_in_float64(case):
         assert (ours - true).norm() < (5e-3 if half else 3e-5) * true.norm() + 1e-6
 
 
+DENSE = [  # labels, directions, normalize, τ, learned, E by our own tiles, operands
+    (False, "both", "l2", 0.05, False, False, torch.float32),
+    (True, "both", "l2", 0.05, True, True, torch.float32),
+    (True, "left", "none", 20.0, True, False, torch.float32),
+    (False, "right", "l2", 0.2, False, False, torch.bfloat16),
+    (True, "both", "l2", 0.2, True, True, torch.float16 if INTERPRETED else torch.bfloat16),
+]
+
+
+@runs_kernels
+@pytest.mark.parametrize("case", DENSE, ids=str)
+def test_dense_kernels_give_the_loss_and_gradients_of_the_plain_path_in_float64(case):
+    from pairtune.loss.large.dense import DenseLoss, DenseSetup
+
+    labelled, directions, normalize, tau, learned, by_tiles, dtype = case
+    pairs = 80  # more than one tile of each kernel, and the last not full
+    labels = torch.randint(0, 2, (pairs,), generator=torch.Generator().manual_seed(7)).to(DEVICE) if labelled else None
+    inputs = leaves(tau, pairs)[: 3 if learned else 2]
+    left, right, temperature = *inputs[:2], inputs[2] if learned else tau
+    sides = {"left": directions != "right", "right": directions != "left"}
+    setup = DenseSetup(dtype, normalize == "l2", **sides, divisor=pairs, by_tiles=by_tiles, sizes=small_tiles())
+    found = DenseLoss.apply(left, right, temperature, None if labels is None else labels > 0, setup)
+    chosen = {"directions": directions, "normalize": normalize, "fused": False}
+    expected = batch_softmax_loss(left.double(), right.double(), labels, temperature=temperature, **chosen)
+    results = [[loss, *torch.autograd.grad(loss, inputs, retain_graph=True)] for loss in (found, expected, found)]
+    for ours, true, again in zip(*results, strict=True):
+        assert (ours - true).norm() < (3e-5 if dtype == torch.float32 else 2e-2) * true.norm() + 1e-6
+        assert torch.equal(ours, again)  # the weights that took the place of E serve again
+
+
+def test_a_batch_on_a_cpu_is_never_dense():
+    left, right = torch.randn(2, 1024, 8, dtype=torch.bfloat16).requires_grad_()
+    assert fuse_dense(left, right, 0.05, None, "both", "l2", 1024) is None
+
+
 # --- on a GPU --------------------------------------------------------------------------------------------------------
 
 
@@ -108,12 +143,12 @@ def eager_under_autocast(left, right, tau):
 @needs_gpu
 @pytest.mark.cuda
 @pytest.mark.parametrize("tau", [0.02, 0.05])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_gradients_are_no_further_from_float64_than_those_of_eager(tau, dtype):
-    left, right = embeddings(5000, dtype=dtype)
+@pytest.mark.parametrize(("pairs", "dtype"), [(1000, torch.bfloat16), (5000, torch.bfloat16), (5000, torch.float32)])
+def test_gradients_are_no_further_from_float64_than_those_of_eager(tau, pairs, dtype):
+    left, right = embeddings(pairs, dtype=dtype)
     true = torch.autograd.grad(batch_softmax_loss(left.double(), right.double(), temperature=tau), (left, right))
     found = batch_softmax_loss(left, right, temperature=tau)
-    assert found.grad_fn.name() == "FusedLossBackward"
+    assert found.grad_fn.name() == ("DenseLossBackward" if dtype == torch.bfloat16 else "FusedLossBackward")
     peer = eager_under_autocast(left.float(), right.float(), tau) if dtype == torch.bfloat16 else None
     limits = [1e-4, 1e-4]
     if peer is not None:
@@ -124,16 +159,17 @@ def test_gradients_are_no_further_from_float64_than_those_of_eager(tau, dtype):
 
 @needs_gpu
 @pytest.mark.cuda
-@pytest.mark.parametrize(("pairs", "duplicates"), [(32, "keep"), (32, "mask"), (4096, "keep")])
-def test_a_cuda_graph_replays_the_loss_and_its_gradient(pairs, duplicates):
+@pytest.mark.parametrize("learned", [True, False])
+@pytest.mark.parametrize(("pairs", "duplicates"), [(32, "keep"), (32, "mask"), (1024, "keep"), (4096, "keep")])
+def test_a_cuda_graph_replays_the_loss_and_its_gradient(pairs, duplicates, learned):
     left, right = embeddings(pairs)
     labels, ids = torch.ones(pairs, device=DEVICE), torch.arange(pairs, device=DEVICE) // 2
-    tau = torch.tensor(0.05, device=DEVICE, requires_grad=True)
+    tau = torch.tensor(0.05, device=DEVICE, requires_grad=True) if learned else 0.05
 
     def step():
         known = {"left_ids": ids, "right_ids": ids, "duplicates": duplicates}
         loss = batch_softmax_loss(left, right, labels, temperature=tau, **known)
-        return [loss.detach(), *torch.autograd.grad(loss, (left, right, tau))]
+        return [loss.detach(), *torch.autograd.grad(loss, (left, right, tau) if learned else (left, right))]
 
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
@@ -181,7 +217,9 @@ def test_memory_grows_with_the_pairs_and_not_with_their_square():
 
 @needs_gpu
 @pytest.mark.cuda
-def test_small_batches_stay_plain_on_a_gpu():
-    for pairs in (FUSE_FROM["cuda"] - 1, FUSE_FROM["cuda"]):
+def test_the_size_of_a_batch_chooses_its_path_on_a_gpu():
+    sizes = DenseSizes()
+    paths = {sizes.first - 1: "Stack", sizes.first: "DenseLoss", sizes.last: "DenseLoss", sizes.last + 1: "FusedLoss"}
+    for pairs, path in paths.items():
         loss = batch_softmax_loss(*embeddings(pairs))
-        assert (loss.grad_fn.name() == "FusedLossBackward") is (pairs == FUSE_FROM["cuda"])
+        assert loss.grad_fn.name().startswith(path) or (path == "Stack" and "Loss" not in loss.grad_fn.name())

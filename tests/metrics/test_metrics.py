@@ -11,7 +11,7 @@ from sklearn.metrics import f1_score, label_ranking_average_precision_score, ndc
 
 from pairtune.data.pairs import PairSet
 from pairtune.errors import UserError
-from pairtune.metrics import METRICS, best_threshold, score_split, scores_per_item
+from pairtune.metrics import METRICS, best_threshold, score_split, scores_per_item, steady_threshold
 from pairtune.metrics.measures import ranks_within
 
 
@@ -214,6 +214,49 @@ def test_among_equally_good_thresholds_the_highest_is_taken():
     scores = np.array([0.9, 0.5, 0.3, 0.1])  # above 0.9: F1 is 2/3; with 0.5 and 0.3 as well: 2/3 again
     positive = np.array([True, False, False, True])
     assert best_threshold(scores, positive) == pytest.approx(0.7)
+
+
+def drawn(pairs, rng):
+    """Cosines of pairs that are positive or not, 30 % of them positive."""
+    positive = rng.random(pairs) < 0.3
+    return np.where(positive, rng.normal(0.7, 0.15, pairs), rng.normal(0.4, 0.2, pairs)), positive
+
+
+def test_the_steady_threshold_is_better_on_other_pairs_than_the_best_of_few():
+    rng = np.random.default_rng(10)
+    others, right = drawn(20_000, rng)
+    few = [drawn(80, rng) for _ in range(150)]
+    steady, best = ([f1_score(right, others > how(*one)) for one in few] for how in (steady_threshold, best_threshold))
+    gain = np.array(steady) - np.array(best)
+    assert gain.mean() > 3 * gain.std() / len(gain) ** 0.5 > 0
+
+
+def test_the_steady_threshold_is_the_mean_over_resamples():
+    """Against trying every cut with scikit-learn's F1, each pair weighed by how often it was drawn."""
+    scores, positive = drawn(25, np.random.default_rng(11))
+    ranked = np.sort(scores)[::-1]
+    cuts = [*((ranked[1:] + ranked[:-1]) / 2), ranked[-1] - 1e-6]
+    order, rng, found = np.argsort(-scores), np.random.default_rng(0), []
+    for _ in range(20):
+        times = np.bincount(rng.integers(0, 25, 25), minlength=25)
+        tries = [f1_score(positive[order], ranked > cut, sample_weight=times, zero_division=0) for cut in cuts]
+        found += [cuts[int(np.argmax(np.round(tries, 12)))]] if times[positive[order]].any() else []
+    assert steady_threshold(scores, positive, resamples=20) == pytest.approx(np.mean(found))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-300, 1e308])
+def test_the_steady_threshold_lies_among_the_scores(scale):
+    scores, positive = drawn(60, np.random.default_rng(12))
+    scores *= scale
+    assert scores.min() < steady_threshold(scores, positive) < scores.max()
+
+
+@pytest.mark.parametrize("positive", [[False] * 4, [True] * 4, [True, False, False, True]])
+def test_where_nothing_can_be_parted_the_steady_threshold_is_the_best_one(positive):
+    same = np.full(4, 0.5)
+    assert steady_threshold(same, np.array(positive)) == best_threshold(same, np.array(positive))
+    if not any(positive):
+        assert steady_threshold(np.arange(4.0), np.array(positive)) == 3.0
 
 
 def test_grades_that_are_no_whole_numbers_keep_three_digits_in_ndcg():

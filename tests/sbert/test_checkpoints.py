@@ -114,17 +114,19 @@ def test_a_clock_goes_on_from_the_seconds_and_pairs_of_its_checkpoint(tmp_path):
     assert again.pairs == 48 + 48 * 2 / 12
 
 
-def test_the_fingerprint_of_a_task_sees_texts_labels_and_splits(small_task):
+def test_the_fingerprint_of_a_task_sees_texts_labels_grades_queries_and_splits(small_task):
     before, train = small_task.fingerprint(), small_task.train
     others = [
         replace(small_task, train=replace(train, label=1 - train.label)),
+        replace(small_task, test=replace(small_task.test, grade=small_task.test.grade + 1)),
+        replace(small_task, test=replace(small_task.test, query=small_task.test.query[::-1])),
         replace(small_task, train=replace(train, right=(*train.right[:-1], "another"))),
         replace(small_task, dev=small_task.test, test=small_task.dev),
         replace(small_task, name="other"),
         replace(small_task, train=replace(train, left=("a\0b", "c", *train.left[2:]))),
         replace(small_task, train=replace(train, left=("a", "b\0c", *train.left[2:]))),
     ]
-    assert len({before, *(task.fingerprint() for task in others)}) == 7
+    assert len({before, *(task.fingerprint() for task in others)}) == 9
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(100.0, "will take about 11 days 13 h"), (0.01, "")])

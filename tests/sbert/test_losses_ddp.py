@@ -19,7 +19,9 @@ def test_loss_and_gradients_of_two_processes_are_those_of_their_joined_batch(two
             assert (rank[case][name] - value).abs().max() <= 1e-5 * largest, name
 
 
-@pytest.mark.parametrize("step", ["trained on the joined batch", "trained on the joined batch, packed"])
+@pytest.mark.parametrize(
+    "step", ["trained on the joined batch", "trained on the joined batch, packed", "trained on the joined batch, cut"]
+)
 def test_two_processes_train_to_the_weights_and_the_temperature_of_one(two_ranks, tiny_encoder, tmp_path, step):
     expected = train(tiny_encoder, tmp_path, 6, gather=True)
     for rank in two_ranks:

@@ -35,13 +35,14 @@ def test_two_processes_train_what_one_trains(shared, plain_encoder, tmp_path, na
     assert_trained_alike(tmp_path / "alone", shared.folder / name, plain_encoder)
 
 
-def assert_trained_alike(alone, shared, encoder):
+def assert_trained_alike(alone, shared, encoder, rel=1e-4):
     one, two = record_of(alone), record_of(shared)
     assert one["pairs"] == two["pairs"] and one["pairs"]["train"] == 17
+    two["recipe"]["stages"][0]["train"]["fast"] = one["recipe"]["stages"][0]["train"]["fast"]  # one may be padded
     assert one["recipe"] == two["recipe"]
     for mine, theirs in zip(one["epochs"], two["epochs"], strict=True):
-        assert theirs["loss"] == pytest.approx(mine["loss"], rel=1e-4)
-        assert theirs["dev"] == pytest.approx(mine["dev"], abs=1e-4)
+        assert theirs["loss"] == pytest.approx(mine["loss"], rel=rel)
+        assert theirs["dev"] == pytest.approx(mine["dev"], abs=rel)
     before, mine, theirs = (
         np.concatenate([value.ravel() for value in weights(folder).values()])
         for folder in (Path(encoder), alone / "model", shared / "model")
@@ -68,11 +69,30 @@ def test_accelerate_starts_the_training_that_torchrun_starts(shared, plain_encod
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-def test_two_processes_on_one_gpu_train_what_one_trains(plain_encoder, tmp_path):
-    words = [*write_training(tmp_path, plain_encoder), *FAST]
+@pytest.mark.parametrize(
+    "more", [[], ["--set", "loss.kind=mse", "--set", "loss.learn_temperature=false"]], ids=["joined", "rows"]
+)
+def test_two_processes_on_one_gpu_capture_their_steps_and_train_what_one_trains_with_padding(plain_encoder, tmp_path, loss):
+    words = [*write_training(tmp_path, plain_encoder), "--set", "train.epochs=5", "--set", f"loss.kind={loss}"]
+    words += ["--set", "loss.learn_temperature=false"] if loss == "mse" else []
+    alone = [*words, "--set", "train.fast=false", "--out", str(tmp_path / "alone")]
+    assert CliRunner().invoke(app, alone, catch_exceptions=False).exit_code == 0
+    run_two_ranks(ddp_gpu.__file__, *words, "--out", tmp_path / "both", logs=tmp_path, one_device=True)
+    said = [(tmp_path / f"rank-{rank}.log").read_text() for rank in range(2)]
+    played = [int(text.split(ddp_gpu.PLAYED)[1].split()[0]) for text in said]
+    assert min(played) >= 2 and "cannot be captured" not in "".join(said)  # a step is two graphs
+    assert_trained_alike(tmp_path / "alone", tmp_path / "both", plain_encoder, rel=1e-3)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+def test_two_processes_on_one_gpu_train_in_bf16_nearly_what_one_trains(plain_encoder, tmp_path):
+    words = [*write_training(tmp_path, plain_encoder), "--set", "train.epochs=5", "--set", "train.precision=bf16"]
     assert CliRunner().invoke(app, [*words, "--out", str(tmp_path / "alone")], catch_exceptions=False).exit_code == 0
     run_two_ranks(ddp_gpu.__file__, *words, "--out", tmp_path / "both", logs=tmp_path, one_device=True)
-    assert_trained_alike(tmp_path / "alone", tmp_path / "both", plain_encoder)
+    one, two = record_of(tmp_path / "alone"), record_of(tmp_path / "both")
+    for mine, theirs in zip(one["epochs"], two["epochs"], strict=True):
+        assert theirs["loss"] == pytest.approx(mine["loss"], rel=0.02)
 
 
 @pytest.mark.parametrize("rank", range(2))

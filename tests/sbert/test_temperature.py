@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -194,3 +195,15 @@ def test_losses_that_learn_nothing_and_rates_of_nothing_are_refused(tiny_model):
         LearnedTemperature(BatchSoftmaxLoss(tiny_model))
     with pytest.raises(UserError, match="give a value above 0"):
         BatchSoftmaxLoss(tiny_model, learn_temperature=True, temperature_learning_rate=0)
+
+
+def test_a_rate_that_is_a_tensor_leaves_a_state_that_a_file_takes(tiny_encoder, tmp_path):
+    """torchao's optimizers keep it so."""
+    trainer, loss = make_trainer(tiny_encoder, tmp_path)
+    callback = LearnedTemperature(loss)
+    callback.on_train_begin(trainer.args, trainer.state, trainer.control)
+    loss.temperature.log.grad = torch.ones(())
+    optimizer = SimpleNamespace(param_groups=[{"lr": torch.tensor(0.5), "initial_lr": torch.tensor(1.0)}])
+    callback.on_pre_optimizer_step(trainer.args, trainer.state, trainer.control, model=trainer.model, optimizer=optimizer)
+    trainer.state.save_to_json(str(tmp_path / "state.json"))
+    assert loss.temperature.value == pytest.approx(0.1 * math.exp(-0.1 / 2))  # the first step of Adam is its rate

@@ -98,7 +98,8 @@ def test_the_description_names_every_route_and_the_pages_ask_no_other_machine(ur
         ({"text": "x" * 1_000_000}, "body.text", "x" * 80 + "… (1,000,000 characters)", "at most 100000 characters"),
         (b'{"text": "\\ud800"}', "body.text", "\\ud800", "unicode"),
         (b'{"text": "a", "top": NaN}', "body.top", "nan", "finite number"),
-        (b"{", "body.1", "{}", "JSON decode error"),
+        (b"{", "body", "{", "JSON: Expecting property name enclosed in double quotes at character 1"),
+        (b'{"text": a}', "body", '{"text": a}', "JSON: Expecting value at character 9"),
     ],
 )
 def test_a_body_that_is_not_as_expected_is_refused_with_what_was_given(url, body, where, given, expected):
@@ -111,7 +112,12 @@ def test_a_body_that_is_not_as_expected_is_refused_with_what_was_given(url, body
 
 def test_a_body_nested_a_million_deep_is_refused(url):
     status, answer = ask(f"{url}/api/search", b"[" * 1_000_000)
-    assert status in (400, 422) and answer["error"]
+    assert (status, answer["error"]) == (400, "the body cannot be read") and answer["expected"] == "JSON in UTF-8; see /docs"
+
+
+def test_a_body_that_is_no_text_is_refused(url):
+    status, answer = ask(f"{url}/api/search", b'{"text": "\xff\xfe"}')
+    assert (status, answer["given"]) == (400, "no JSON, or nested too deep")
 
 
 def test_a_body_over_the_limit_is_refused_whatever_its_length_was_said_to_be(url):

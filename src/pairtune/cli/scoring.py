@@ -146,7 +146,7 @@ def metrics(
     """Compute the metrics of scores that another system made, such as BM25 or a cross-encoder."""
     from pairtune.data.collections import is_run
     from pairtune.data.files import read_scores
-    from pairtune.metrics import best_threshold, score_split
+    from pairtune.metrics import THRESHOLDS, score_split
 
     chosen, split = choose_scored(task, own, split)
     pairs = chosen.split(split)
@@ -155,7 +155,8 @@ def metrics(
         return
     threshold = None
     if dev_scores is not None and "F1" in chosen.metrics:
-        threshold = best_threshold(read_scores(dev_scores, chosen.dev), chosen.dev.positives(chosen.positive_above))
+        on_dev, positive = read_scores(dev_scores, chosen.dev), chosen.dev.positives(chosen.positive_above)
+        threshold = THRESHOLDS[chosen.f1_threshold](on_dev, positive)
     values = score_split(pairs.gold(chosen.positive_above), read_scores(scores, pairs), chosen.metrics, threshold=threshold)
     print_scores(count_scored(chosen, split) | values, as_json)
     if chosen.kind == "classification" and threshold is None:

@@ -114,6 +114,8 @@ class Task:
 
     metric: the main metric's printable name; metrics: all that are reported, the main one among them.
     positive_above: labels strictly above it are positive. notes: what was skipped or replaced, and why.
+    f1_threshold: how the threshold of F1 is chosen on dev. `steady`: the mean over resamples of dev, which is better on other
+    pairs; `best`: the one with the highest F1 on dev.
     sources: the tasks that are trained on together, if there are several.
     """
 
@@ -131,9 +133,10 @@ class Task:
     source: str = ""
     extra: dict[str, PairSet] = field(default_factory=dict)
     sources: dict[str, Task] = field(default_factory=dict)
+    f1_threshold: Literal["steady", "best"] = "steady"
 
     def fingerprint(self, others: Sequence[str] = ()) -> str:
-        """The same for the same pairs, labels and split: its name, how many pairs, and a hash of them.
+        """The same for the same pairs, labels, grades, queries and split: its name, how many pairs, and a hash of them.
 
         others: extra splits that count as well.
         """
@@ -142,10 +145,11 @@ class Task:
         digest = hashlib.sha256()
         splits = (self.train, self.dev, self.test, *(self.extra[name] for name in others if name in self.extra))
         for pairs in splits:
-            for column in (pairs.left, pairs.right, pairs.corpus or (), *zip(*(pairs.negatives or ()), strict=True)):
+            negatives = zip(*(pairs.negatives or ()), strict=True)
+            for column in (pairs.left, pairs.right, pairs.query.tolist(), pairs.corpus or (), *negatives):
                 whole = "\0".join(text.replace("\1", "\1\1").replace("\0", "\1\2") for text in column)
                 digest.update(whole.encode("utf-8", "surrogatepass") + b"\1")
-            digest.update(pairs.label.tobytes())
+            digest.update(pairs.label.tobytes() + pairs.grade.tobytes())
         return f"{self.name}, {sum(map(len, splits)):,} pairs, {digest.hexdigest()[:12]}"
 
     def split(self, name: str) -> PairSet:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers.training_args import ParallelMode
 
 from pairtune.fast.architectures import architecture_of, inner_encoder, packed_attention
-from pairtune.fast.captured import CapturedSteps, Halves
+from pairtune.fast.captured import CapturedSteps, Halves, JoinedSteps
 from pairtune.fast.packing import Packed
 from pairtune.loss.large.fused import can_compile
 
@@ -27,51 +27,71 @@ LEAST_TOKENS = 8_192  # in a batch; below, a captured step is as fast
 class FastStep:
     """Encodes a packed batch without padding, in one pass or in parts, and hands its embeddings to the trainer's loss.
 
-    On a GPU, in one process, a step of one pass is a captured graph, in bf16 with copies of the parameters.
+    On a GPU a step of one pass is a captured graph, in bf16 with copies of the parameters; of several processes it is two.
     """
 
-    def __init__(self, trainer: SentenceTransformerTrainer) -> None:
-        self.trainer = trainer
+    def __init__(self, trainer: SentenceTransformerTrainer, devices: Collection[str] = ("cuda",)) -> None:
+        """devices: the kinds on which steps are cut up as graphs need it."""
+        self.trainer, self.devices = trainer, devices
         self.captured: CapturedSteps | None = None
         self.halves: Halves | None = None
 
     def captures(self, batch: Packed) -> bool:
-        """Whether `run` can take this batch: one process on a GPU, and a loss that never waits for it."""
+        """Whether `run` can take this batch: a GPU for each process, and in a single one a loss that never waits for it."""
         args = self.trainer.args
         return (
             not batch.parts
-            and args.parallel_mode == ParallelMode.NOT_PARALLEL
-            and args.device.type == "cuda"
+            and args.parallel_mode in (ParallelMode.NOT_PARALLEL, ParallelMode.DISTRIBUTED)
+            and args.device.type in self.devices
             and not args.fp16
             and args.gradient_accumulation_steps == 1
             and not isinstance(self.trainer.loss, dict)  # of several datasets
-            and not getattr(self.trainer.loss, "waits_for_device", False)
+            and (self.joined or not getattr(self.trainer.loss, "waits_for_device", False))
         )
 
-    def run(self, batch: Packed) -> tuple[Tensor, Tensor]:
-        """The loss and the embeddings, (columns, m, n); gradients are in place of those that are there."""
+    @property
+    def joined(self) -> bool:
+        """Whether several processes share a step."""
+        return self.trainer.args.parallel_mode == ParallelMode.DISTRIBUTED
+
+    def run(self, batch: Packed, weight: float = 1.0) -> tuple[Tensor, Tensor]:
+        """The loss and the embeddings, (columns, m, n); gradients are in place of those that are there.
+
+        weight: of this process's loss, among several.
+        """
         if self.captured is not None and not self.captured.current:
             self.close()
         if self.captured is None:
             self.captured = self._begin()
+        if isinstance(self.captured, JoinedSteps):
+            self.captured.weight = weight
         return self.captured(batch)
 
     def compute(self, batch: Packed, name: str | None = None) -> tuple[Tensor, Tensor]:
         """The same with a graph behind it, and without the backward pass. name: of the dataset, where there are several."""
+        embeddings = self.encode(batch)
+        return self.cost(embeddings, batch, name), embeddings
+
+    def encode(self, batch: Packed) -> Tensor:
+        """The embeddings of a batch, (columns, m, n)."""
         if batch.parts:  # what a part leaves for its backward pass is computed again there, with the same dropout
             rows = [checkpoint(self._encode_part, part.ids, part, use_reentrant=False) for part in batch.parts]
             distinct = torch.cat(rows)
         else:
             distinct = self._encode_row(batch)
-        embeddings = distinct.index_select(0, batch.index.reshape(-1)).view(*batch.index.shape, -1)
+        return distinct.index_select(0, batch.index.reshape(-1)).view(*batch.index.shape, -1)
+
+    def cost(self, embeddings: Tensor, batch: Packed, name: str | None = None) -> Tensor:
+        """The loss of these embeddings. name: see `compute`."""
         losses: Any = self.trainer.loss
         loss = losses[name] if isinstance(losses, dict) else losses
         more = {"ids": tuple(batch.number)} if hasattr(loss, "needs_ids") else {}  # a loss of ours
-        return loss.compute_loss_from_embeddings(list(embeddings), batch.label, **more), embeddings
+        found: Tensor = loss.compute_loss_from_embeddings(list(embeddings), batch.label, **more)
+        return found
 
     def clip(self, limit: float) -> Tensor | None:
         """The norm of all gradients, scaled down to `limit`; None where the trainer has to do it, as no step is captured."""
-        return None if self.captured is None or self.captured.off else self.captured.clip(limit)
+        return None if self.captured is None or self.captured.buffer is None else self.captured.clip(limit)
 
     def close(self) -> None:
         """Give the memory of captured steps back."""
@@ -83,8 +103,13 @@ class FastStep:
         loss: Any = self.trainer.loss
         parameters = dict.fromkeys([*model.parameters(), *loss.parameters()])
         dropout = next((module for module in model.modules() if isinstance(module, nn.Dropout)), None)
-        self.halves = Halves(model[0]) if self.trainer.args.bf16 else None
-        captured = CapturedSteps(self.compute, parameters, dropout, self.halves)
+        half = self.trainer.args.bf16
+        if self.joined:
+            self.halves = Halves(model, kept=list(model)[1:] if half else [model])
+        else:
+            self.halves = Halves(model[0]) if half else None
+        kind = JoinedSteps if self.joined else CapturedSteps
+        captured = kind(self.encode, self.cost, parameters, dropout, self.halves)
         model.__dict__["zero_grad"] = captured.release
         return captured
 
@@ -106,15 +131,15 @@ class FastStep:
         return compiled(architecture_of(encoder).parts_of(encoder))
 
     def _encode(self, features: dict[str, Tensor]) -> Tensor:
-        """The embeddings by the host's modules, the first of them in bf16 where that is how steps are captured."""
+        """The embeddings by the host's modules, with other parameters where that is how steps are captured."""
         if self.halves is None:
             return self.trainer.model_wrapped(features)["sentence_embedding"]
         first, *rest = self.trainer.model.children()
         with self.halves.instead():
             features = first(features)
-        features["token_embeddings"] = features["token_embeddings"].float()
-        for module in rest:
-            features = module(features)
+            features["token_embeddings"] = features["token_embeddings"].float()
+            for module in rest:
+                features = module(features)
         return features["sentence_embedding"]
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pairtune.errors import UserError
-from pairtune.loss.large.fused import fuse, suits
+from pairtune.loss.large.fused import fuse, fuse_dense, suits
 from pairtune.loss.large.layout import make_layout
 from pairtune.loss.terms import (
     NORMALIZATIONS,
@@ -67,8 +67,8 @@ def batch_softmax_loss(
     is not used as a negative. With ids, pairs that are labelled negative stay in.
     negatives: (m, n) each, further texts that go with none of the left texts. Like the right texts of other pairs, they stay in
     every sum of L0. L1 does not see them. negative_ids: their ids, which "mask" needs.
-    fused: False takes the plain path below, True that of `fuse` where it can, None that of `fuse` for large batches. The result
-    is the same.
+    fused: False takes the plain path below, True that of `fuse` where it can, None that of `fuse` for large batches. On a GPU
+    `fuse_dense` goes before `fuse` for bf16 embeddings. The result is the same.
     """
     check_choices(normalize=normalize, reduction=reduction, directions=directions, duplicates=duplicates)
     check_temperature(temperature)
@@ -77,11 +77,15 @@ def batch_softmax_loss(
     needing = {'duplicates="mask"': duplicates == "mask", "shared_vectors": shared_vectors}
     given = left_ids is not None and right_ids is not None and guide is not None
     ids = _check_ids(left_ids, right_ids, left, [name for name, asked in needing.items() if asked] + ["guide"] * given)
-    if fused is not False and guide is None and not negatives and suits(left, right, any_size=fused is True):
-        mask = duplicates == "mask"
-        layout = make_layout(positive, ids, directions, everything=labels is None, mask=mask, merge=shared_vectors)
+    if fused is not False and guide is None and not negatives:
         divisor = len(left) * (2 if reduction == "mean" and directions == "both" else 1)
-        found = fuse(left, right, temperature, layout, normalize, divisor) if layout else None
+        chosen: dict[str, Any] = {"directions": directions, "normalize": normalize, "divisor": divisor}
+        marked = None if labels is None else positive
+        found = None if ids else fuse_dense(left, right, temperature, marked, **chosen)
+        if found is None and suits(left, right, any_size=fused is True):
+            merging = {"mask": duplicates == "mask", "merge": shared_vectors}
+            layout = make_layout(positive, ids, directions, everything=labels is None, **merging)
+            found = fuse(left, right, temperature, layout, normalize, divisor) if layout else None
         if found is not None:
             return found
     with without_autocast(left):

@@ -12,6 +12,7 @@ import numpy as np
 from pairtune.errors import UserError
 from pairtune.metrics.measures import (
     SEARCH_METRICS,
+    THRESHOLDS,
     Answered,
     Gold,
     all_hit_ranks,
@@ -26,10 +27,12 @@ from pairtune.metrics.measures import (
     rank_by_query,
     score_answers,
     spearman,
+    steady_threshold,
 )
 
 __all__ = [
     "METRICS",
+    "THRESHOLDS",
     "Gold",
     "Metric",
     "Scored",
@@ -42,6 +45,7 @@ __all__ = [
     "score_ranks",
     "score_split",
     "scores_per_item",
+    "steady_threshold",
 ]
 
 

@@ -14,7 +14,7 @@ from sentence_transformers.sentence_transformer.evaluation import SentenceEvalua
 from pairtune.data.pairs import PairSet, Task
 from pairtune.encoders.embedding import Embeddings
 from pairtune.encoders.sizes import PRECISIONS, Smaller, count_bytes
-from pairtune.metrics import best_threshold, distinct_queries, find_hits, first_hit_ranks, score_ranks, score_split
+from pairtune.metrics import THRESHOLDS, distinct_queries, find_hits, first_hit_ranks, score_ranks, score_split
 from pairtune.metrics.measures import Answered, all_hit_ranks, find_gains
 from pairtune.progress import track
 from pairtune.runs.record import Precision, Size, choice_score
@@ -76,10 +76,12 @@ def evaluate_pairs(
     positive_above: float,
     dev: PairSet | None = None,
     keep: Callable[[np.ndarray | Hits], None] = lambda found: None,
+    f1_threshold: str = "steady",
 ) -> dict[str, float]:
     """The metrics of a split. The threshold of F1 is chosen on dev, and on the split itself only if that is dev.
 
     keep: is shown what the metrics are made from, (N,) scores, or the hits of a search.
+    f1_threshold: how it is chosen, by a name in THRESHOLDS.
     """
     if pairs.corpus is not None:
         keep(hits := rank_hits(embeddings, pairs, positive_above))
@@ -89,7 +91,7 @@ def evaluate_pairs(
         return score_split(pairs.gold(positive_above), scores, metrics)
     # dev only: a threshold tuned on test would leak
     on_dev = scores if dev is None or dev is pairs else embeddings.score(dev.left, dev.right)
-    threshold = best_threshold(on_dev, (dev or pairs).positives(positive_above))
+    threshold = THRESHOLDS[f1_threshold](on_dev, (dev or pairs).positives(positive_above))
     values = score_split(pairs.gold(positive_above), scores, metrics, threshold=threshold)
     return {**values, "threshold": threshold}
 
@@ -106,12 +108,8 @@ def evaluate_task(
         found = {name: evaluate_task(model, source, splits) for name, source in task.sources.items()}
         return {split: join_scores(task, {name: values[split] for name, values in found.items()}) for split in splits}
     embeddings = Embeddings(model, exact=True)
-    return {
-        name: evaluate_pairs(
-            embeddings, task.split(name), task.metrics, task.positive_above, task.dev, partial(kept.__setitem__, name)
-        )
-        for name in splits
-    }
+    how = partial(evaluate_pairs, embeddings, positive_above=task.positive_above, dev=task.dev, f1_threshold=task.f1_threshold)
+    return {name: how(task.split(name), task.metrics, keep=partial(kept.__setitem__, name)) for name in splits}
 
 
 def join_scores(task: Task, scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
@@ -130,7 +128,7 @@ def evaluate_sizes(
     found = []
     for dimension, precision in product(sorted(set(dimensions), reverse=True), precisions):
         smaller = Smaller(whole, dimension, precision, calibration=texts)
-        scores = evaluate_pairs(smaller, pairs, task.metrics, task.positive_above, task.dev)
+        scores = evaluate_pairs(smaller, pairs, task.metrics, task.positive_above, task.dev, f1_threshold=task.f1_threshold)
         size = count_bytes(dimension, precision)
         found.append(Size(dimension=dimension, precision=precision, bytes=size, scores=scores))
     return found
@@ -144,9 +142,17 @@ class PairEvaluator(SentenceEvaluator):
     """
 
     def __init__(
-        self, pairs: PairSet, metric: str, metrics: Sequence[str], *, positive_above: float = 0.5, name: str = "dev"
+        self,
+        pairs: PairSet,
+        metric: str,
+        metrics: Sequence[str],
+        *,
+        positive_above: float = 0.5,
+        name: str = "dev",
+        f1_threshold: str = "steady",
     ) -> None:
         super().__init__()
+        self.f1_threshold = f1_threshold
         self.pairs, self.metrics, self.positive_above, self.name = pairs, tuple(metrics), positive_above, name
         self.metric, self.primary_metric = metric, f"{name}_{metric}"
 
@@ -155,11 +161,13 @@ class PairEvaluator(SentenceEvaluator):
         """The evaluator of a task's split."""
         if task.sources:
             return SourcesEvaluator(task, split)
-        return cls(task.split(split), task.metric, task.metrics, positive_above=task.positive_above, name=split)
+        how: Any = {"positive_above": task.positive_above, "f1_threshold": task.f1_threshold}
+        return cls(task.split(split), task.metric, task.metrics, name=split, **how)
 
     def __call__(self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1) -> dict[str, float]:
         """Score the split; the host logs the scores and puts them on the model card."""
-        values = evaluate_pairs(Embeddings(model, exact=True), self.pairs, self.metrics, self.positive_above)
+        embeddings = Embeddings(model, exact=True)
+        values = evaluate_pairs(embeddings, self.pairs, self.metrics, self.positive_above, f1_threshold=self.f1_threshold)
         return self.report(values, model, epoch, steps)
 
     def report(self, values: dict[str, float], model: Any, epoch: int, steps: int) -> dict[str, float]:

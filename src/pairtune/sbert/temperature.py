@@ -109,7 +109,8 @@ class LearnedTemperature(TrainerCallback):
             nn.utils.clip_grad_norm_([*kwargs["model"].parameters(), *self.logs], self.clip)
         self._return_clipping(args)
         group = kwargs["optimizer"].param_groups[0]
-        schedule = group["lr"] / group["initial_lr"] if group.get("initial_lr") else 1.0
+        # torchao's optimizers keep the rate as a tensor, which no file of JSON takes
+        schedule = float(group["lr"] / group["initial_lr"]) if group.get("initial_lr") else 1.0
         for log, rate, number in zip(self.logs, self.rates, self.numbers, strict=True):
             gradient = math.nan if log.grad is None else log.grad.item()
             log.grad = None

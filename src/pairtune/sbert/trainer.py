@@ -69,18 +69,15 @@ class PairTrainer(SentenceTransformerTrainer):
         """The host's, or a captured one."""
         if "packed" not in inputs or not self.fast.captures(inputs["packed"]):
             return super().training_step(model, inputs, num_items_in_batch)
-        if not model.training:  # to say it to each of its modules takes longer than it should
-            model.train()
-        loss, embeddings = self.fast.run(inputs["packed"])
+        if not self.model.training:  # to say it to each of its modules takes longer than it should
+            self.model.train()
+        loss, embeddings = self.fast.run(inputs["packed"], self._weigh_share())
         self._show(embeddings)
         return loss
 
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
         """The host's, or that of a packed batch; of several processes each computes the loss of all, or its part of it."""
-        own, pairs = self._share()
-        joins = getattr(self.loss, "gather_across_devices", False)
-        if isinstance(self.loss, PairLoss):
-            self.loss.filler = not own
+        weight = self._weigh_share()
         if "packed" not in inputs:
             found: Any = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
             loss, *more = found if return_outputs else (found,)
@@ -88,9 +85,17 @@ class PairTrainer(SentenceTransformerTrainer):
             loss, embeddings = self.fast.compute(inputs["packed"], inputs.get("dataset_name"))
             self._show(embeddings.detach())
             more = [{}]
-        if not joins and pairs:  # a mean over the rows of this process, averaged with the others': as one over all rows
-            loss = loss * (own * world_size() / pairs)
+        loss = loss * weight
         return (loss, *more) if return_outputs else loss
+
+    def _weigh_share(self) -> float:
+        """The weight of this process's loss; tells the loss whether the process has pairs in this step at all."""
+        own, pairs = self._share()
+        if isinstance(self.loss, PairLoss):
+            self.loss.filler = not own
+        joins = getattr(self.loss, "gather_across_devices", False)
+        # a mean over the rows of this process, averaged with the others': as one over all rows
+        return own * world_size() / pairs if pairs and not joins else 1.0
 
     def _share(self) -> tuple[int, int]:
         """How many pairs of the step's batch this process has, and how many all have; (1, 0) where batches are not shared."""
@@ -110,6 +115,7 @@ class PairTrainer(SentenceTransformerTrainer):
         """The host's, on embeddings before a final `Normalize`; captured steps, and the memory they hold, end with it."""
         try:
             with raw_embeddings(self.model):
+                self.model.train()  # as the host loads an encoder, it says that it trains while its modules do not
                 return super().train(*args, **kwargs)
         finally:
             self.fast.close()
@@ -169,10 +175,7 @@ def packing_collator(
     if reason:
         say(f"training with padding, the slower way: {reason}")
         return None
-    alone, cuda = arguments.parallel_mode == ParallelMode.NOT_PARALLEL, model.device.type == "cuda"
-    if cuda and not alone:
-        say("steps are not captured as CUDA graphs: several processes join their embeddings in the middle of a step")
-    static = lengths_to_capture(model, stage.train.precision) if cuda and alone else 0
+    static = lengths_to_capture(model, stage.train.precision) if model.device.type == "cuda" else 0
     how: Any = {"offset": first_position(model), "static": static, "part": part}
     if isinstance(dataset, dict):
         return PackingCollators({name: PackingCollator(model, one, **how) for name, one in dataset.items()})

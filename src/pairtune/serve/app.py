@@ -7,7 +7,7 @@ import base64
 import hashlib
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
@@ -193,10 +193,7 @@ async def score_some(batcher: Batcher, pairs: list[Pair]) -> dict[str, list[floa
 async def explain_request(request: Request, problem: Exception) -> JSONResponse:
     """All that is wrong with a body, each with what was given and what was expected."""
     assert isinstance(problem, RequestValidationError)
-    problems = [
-        {"where": ".".join(str(part) for part in error["loc"]), "given": _show(error.get("input")), "expected": error["msg"]}
-        for error in problem.errors()[:20]
-    ]
+    problems = [_problem(error, problem.body) for error in problem.errors()[:20]]
     first = problems[0]
     expected = first["expected"]
     if first["where"] == "body" and not request.headers.get("content-type", "").startswith("application/json"):
@@ -204,9 +201,19 @@ async def explain_request(request: Request, problem: Exception) -> JSONResponse:
     return _answer(422, f"{first['where']} is not as expected", first["given"], expected, problems)
 
 
+def _problem(error: Mapping[str, Any], body: object) -> dict[str, str]:
+    """One thing that is wrong with a body: where, what was given, what was expected."""
+    if error["type"] == "json_invalid":
+        expected = f"JSON: {error['ctx']['error']} at character {error['loc'][1]}"
+        return {"where": "body", "given": _show(body), "expected": expected}
+    return {"where": ".".join(map(str, error["loc"])), "given": _show(error.get("input")), "expected": error["msg"]}
+
+
 async def explain_http(request: Request, problem: Exception) -> JSONResponse:
-    """No such route, no such method, a body that is no JSON."""
+    """No such route, no such method, a body that is no text or has too many brackets within brackets."""
     assert isinstance(problem, HTTPException)
+    if problem.status_code == 400:  # the host's own words tell nothing
+        return _answer(400, "the body cannot be read", "no JSON, or nested too deep", "JSON in UTF-8; see /docs")
     return _answer(problem.status_code, str(problem.detail), f"{request.method} {request.url.path[:200]}", "see /docs")
 
 

@@ -1,6 +1,7 @@
 """The batch-softmax loss with one product and one exponential for both directions and the gradient: see docs/equations.md.
 
-A batch takes the plain path, or this one: through one stored matrix on a CPU, in tiles on a GPU.
+A batch takes the plain path, or this one: through one stored matrix on a CPU, in tiles on a GPU, and there through one stored
+matrix where that is faster (`dense`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import pad, softplus
 
 from pairtune.errors import UserError
-from pairtune.loss.large.layout import Layout, Stored
+from pairtune.loss.large.layout import Edges, Layout, Stored
 from pairtune.loss.terms import NORMALIZATIONS, without_autocast
 
 LN2 = math.log(2)
@@ -50,6 +51,48 @@ def suits(left: Tensor, right: Tensor, *, any_size: bool = False) -> bool:
         and not torch.compiler.is_compiling()
         and (kind == "cpu" or can_compile())
     )
+
+
+@dataclass(frozen=True)
+class DenseSizes:
+    """How many pairs on a GPU take the dense path, which stores E, 2·m² bytes: from first to last.
+
+    From tiles_from on a kernel of ours computes E, below it the library computes S.
+    """
+
+    first: int = 512
+    last: int = 24_576
+    tiles_from: int = 4096
+
+
+def fuse_dense(
+    left: Tensor,
+    right: Tensor,
+    temperature: float | Tensor,
+    positive: Tensor | None,
+    directions: str,
+    normalize: str,
+    divisor: float,
+    sizes: DenseSizes = DenseSizes(),  # noqa: B008  # it is frozen
+) -> Tensor | None:
+    """The loss through a stored E on a GPU; None where the batch is not one for it. positive: (m,) bool, or None for all."""
+    pairs = len(left)
+    suited = left.is_cuda and sizes.first <= pairs <= sizes.last and normalize in ROW_BY_ROW
+    if not suited or _operands(left, right) != torch.bfloat16 or not suits(left, right, any_size=True):
+        return None
+    known = normalize == "l2" and not isinstance(temperature, Tensor)  # otherwise |S| is read from the device
+    if not known and torch.cuda.is_current_stream_capturing():
+        return None
+    everything = Layout(pairs, None, None, pairs, pairs, Edges(pairs))
+    if not _sums_are_safe(everything, _reach(left, right, temperature, normalize)):
+        return None
+    from pairtune.loss.large.dense import DenseLoss, DenseSetup  # needs Triton
+
+    how = {"left": directions != "right", "right": directions != "left", "by_tiles": pairs >= sizes.tiles_from}
+    setup = DenseSetup(torch.bfloat16, unit=normalize == "l2", divisor=divisor, sizes=TileSizes(), **how)
+    with without_autocast(left):
+        found: Tensor = DenseLoss.apply(left, right, temperature, positive, setup)
+    return found
 
 
 def fuse(

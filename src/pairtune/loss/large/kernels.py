@@ -52,18 +52,30 @@ def score_tile(
     return scores
 
 
+@triton.jit
+def store_tile(target, found, row, column, HALVES: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    """Store a tile through a descriptor; in HALVES it takes half the space, which leaves room for one more stage."""
+    if HALVES:
+        left, right = tl.split(tl.permute(tl.reshape(found, (BM, 2, BN // 2)), (0, 2, 1)))
+        target.store([row, column], left)
+        target.store([row, column + BN // 2], right)
+    else:
+        target.store([row, column], found)
+
+
 # what a number is divisible by would only multiply the compilations
 @triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=VECTORS + SUMS)
 def sum_tiles(
-    q, a, row_tags, column_tags, row_bias, column_bias, row_sums, column_sums, row_tops, column_tops,
+    q, a, row_tags, column_tags, row_bias, column_bias, row_sums, column_sums, row_tops, column_tops, kept,
     rows, columns, diagonal, row_stride, column_stride,
     WIDTH: tl.constexpr, ROW_TAGS: tl.constexpr, COLUMN_TAGS: tl.constexpr, BIAS: tl.constexpr, PRECISION: tl.constexpr,
     MAXIMUM: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr,
+    KEEP: tl.constexpr = False, HALVES: tl.constexpr = False,
 ):  # fmt: skip
     """Σ 2^(S − top) of every tile's rows and columns, stored apart for each tile: whoever adds them needs no atomics.
 
     top is 0, or with MAXIMUM the largest of the tile's row or column, stored beside. row_sums: (tiles across, rows),
-    column_sums: (tiles down, columns).
+    column_sums: (tiles down, columns). With KEEP, 2^S itself goes to kept, (rows, columns).
     """
     tiles = tl.cdiv(rows, BM) * tl.cdiv(columns, BN)
     for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0)):
@@ -87,6 +99,8 @@ def sum_tiles(
             entries = tl.exp2(scores)
             tl.store(row_sums + in_rows, tl.sum(entries, 1), y < rows)
             tl.store(column_sums + in_columns, tl.sum(entries, 0), x < columns)
+            if KEEP:
+                store_tile(kept, entries.to(kept.dtype), row, column, HALVES, BM, BN)
 
 
 @triton.jit(do_not_specialize=SIZES, do_not_specialize_on_alignment=VECTORS + WEIGHTS)
@@ -115,13 +129,7 @@ def weigh_tiles(
             found += other * tl.exp2(scores - tl.load(column_at + x, x < columns, 0.0)[None, :])
         else:
             found = tl.exp2(scores) * (one + other)
-        found = found.to(weights.dtype)
-        if HALVES:  # half the space for what is being stored, which leaves room for one more stage
-            left, right = tl.split(tl.permute(tl.reshape(found, (BM, 2, BN // 2)), (0, 2, 1)))
-            weights.store([row, column], left)
-            weights.store([row, column + BN // 2], right)
-        else:
-            weights.store([row, column], found)
+        store_tile(weights, found.to(weights.dtype), row, column, HALVES, BM, BN)
 
 
 @triton.jit

@@ -19,10 +19,13 @@ BF16 = {"BM": 128, "BN": 128, "BK": 64, "GROUP": 4, "PER": 2, "num_warps": 4, "n
 FLOAT32 = {"BM": 128, "BN": 128, "BK": 32, "GROUP": 8, "PER": 1, "num_warps": 8, "num_stages": 3}
 CONFIGS: dict[tuple[str, torch.dtype], dict[str, Any]] = {
     ("sum", torch.bfloat16): BF16,
+    ("keep", torch.bfloat16): BF16 | {"HALVES": True, "KEEP": True},
     ("weigh", torch.bfloat16): BF16 | {"HALVES": True},
     ("sum", torch.float16): BF16,
+    ("keep", torch.float16): BF16 | {"HALVES": True, "KEEP": True},
     ("weigh", torch.float16): BF16 | {"HALVES": True},
     ("sum", torch.float32): FLOAT32,
+    ("keep", torch.float32): FLOAT32 | {"HALVES": False, "KEEP": True},
     ("weigh", torch.float32): FLOAT32 | {"HALVES": False},
 }
 
@@ -67,16 +70,24 @@ class Tiled:
             add_product(by_a[columns], block.T, self.q[rows])
         return by_q, by_a
 
+    def enter(self, entries: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The sums of every tile of the whole batch, by row and by column. entries: (m, ·), where 2^S goes; None to forget it."""
+        config, pairs = self._config("sum"), len(self.q)
+        parts = cdiv(pairs, config["BN"]), cdiv(pairs, config["BM"])
+        sums = [torch.empty(count, pairs, device=self.q.device) for count in parts]
+        self._launch("sum" if entries is None else "keep", slice(0, pairs), slice(0, pairs), *sums, None, None, entries)
+        return sums[0], sums[1]
+
     def _sum_block(self, rows: slice, columns: slice) -> tuple[Tensor, Tensor]:
         """The sums of every tile, and then of all tiles."""
         config, size = self._config("sum"), (_height(rows), _height(columns))
         parts = (cdiv(size[1], config["BN"]), size[0]), (cdiv(size[0], config["BM"]), size[1])
         sums = [torch.empty(shape, device=self.q.device) for shape in parts]
         if not self.maximum:
-            self._launch("sum", rows, columns, *sums, None, None)
+            self._launch("sum", rows, columns, *sums, None, None, None)
             return sums[0].sum(0).log2(), sums[1].sum(0).log2()
         tops = [torch.empty_like(part) for part in sums]
-        self._launch("sum", rows, columns, *sums, *tops)
+        self._launch("sum", rows, columns, *sums, *tops, None)
         found = [torch.logsumexp(part.log_().add_(top, alpha=LN2), 0) / LN2 for part, top in zip(sums, tops, strict=True)]
         return found[0], found[1]
 
@@ -106,9 +117,9 @@ class Tiled:
         tags = self.layout.tags
         described = [TensorDescriptor.from_tensor(self.q[rows], [config["BM"], config["BK"]])]
         described += [TensorDescriptor.from_tensor(self.a[columns], [config["BN"], config["BK"]])]
-        if kernel == "weigh" and outputs[-1] is not None:
+        if outputs[-1] is not None:
             outputs = *outputs[:-1], TensorDescriptor.from_tensor(outputs[-1], [config["BM"], config["BN"] >> config["HALVES"]])
-        {"sum": sum_tiles, "weigh": weigh_tiles}[kernel][grid](
+        {"sum": sum_tiles, "keep": sum_tiles, "weigh": weigh_tiles}[kernel][grid](
             *described,
             *((None, None) if tags is None else (tags[0][:, rows], tags[1][:, columns])),
             *(None if bias is None else bias[part] for bias, part in zip(self.biases, (rows, columns), strict=True)),
