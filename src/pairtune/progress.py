@@ -27,7 +27,7 @@ def is_first() -> bool:
 
 
 def say(message: str) -> None:
-    """One line to standard error, where progress belongs: standard output stays clean for figures."""
+    """One line to standard error, where progress belongs: standard output stays clean for results."""
     if is_first():
         print(printable(message), file=sys.stderr, flush=True)
 

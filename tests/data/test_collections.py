@@ -84,6 +84,9 @@ def test_judgements_of_trec_are_read_too(tmp_path):
 def test_what_is_missing_or_does_not_fit_is_said(beir):
     with pytest.raises(UserError, match="is a collection, which names its own texts and splits"):
         read_pairs(beir, left="query")
+    for further in ({"corpus": ["corpus.txt"]}, {"negatives": ["negative"]}):
+        with pytest.raises(UserError, match="is a collection, which names its own texts and splits"):
+            read_pairs(beir, **further)
     judge(beir, "dev", [("q1", "d99", 1)])
     with pytest.raises(UserError, match="text d99 has a judgement but is not in the collection"):
         read_pairs(beir)

@@ -1,4 +1,4 @@
-"""What the commands share: the app, their common options, and how figures are printed."""
+"""What the commands share: the app, their common options, and how scores are printed."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def refuse_broken(**texts: str | None) -> None:
 
 
 def print_scores(values: dict[str, float], as_json: bool) -> None:
-    """Figures by name: a JSON object, or a line each."""
+    """Scores by name: a JSON object, or a line each."""
     if as_json:
         print(json.dumps({name: value if isinstance(value, int) else round(value, 6) for name, value in values.items()}))
     else:

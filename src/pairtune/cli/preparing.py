@@ -175,9 +175,9 @@ def mine(
     if len(set(splits)) > 1:  # training on the table keeps them
         columns["split"] = [splits[row] for row in found.rows.tolist()]
     write_table(out, columns)
-    figures = {"pairs": len(found.pairs), "negatives": count, "short": found.short}
+    counts = {"pairs": len(found.pairs), "negatives": count, "short": found.short}
     if as_json:
-        print(json.dumps({**figures, "out": str(out)}))
+        print(json.dumps({**counts, "out": str(out)}))
     else:
         short = f"; {found.short:,} pairs are left out, they have too few" if found.short else ""
         print(f"{out}: {len(found.pairs):,} pairs with {describe_count(count, 'negative')} each{short}")
@@ -246,8 +246,8 @@ def review(
     if out is not None:
         done = apply_review(pairs, splits, table)
         write_table(out, done.columns)
-        figures = {"pairs": len(done.columns["left"]), "corrected": done.corrected, "removed": done.removed, "added": done.added}
-        print(json.dumps({**figures, "out": str(out)}) if as_json else describe_review(figures, out))
+        counts = {"pairs": len(done.columns["left"]), "corrected": done.corrected, "removed": done.removed, "added": done.added}
+        print(json.dumps({**counts, "out": str(out)}) if as_json else describe_review(counts, out))
         return
     if table.exists():
         raise UserError(f"{table} is there already, and may hold your answers: --out FILE applies it; or give another name")
@@ -258,10 +258,10 @@ def review(
     print(json.dumps({"suspects": count, "out": str(table)}) if as_json else text)
 
 
-def describe_review(figures: dict[str, int], out: Path) -> str:
+def describe_review(counts: dict[str, int], out: Path) -> str:
     """What a review has changed, in a line."""
-    changes = ", ".join(f"{figures[name]:,} {name}" for name in ("corrected", "removed", "added"))
-    return f"{out}: {figures['pairs']:,} pairs; {changes}"
+    changes = ", ".join(f"{counts[name]:,} {name}" for name in ("corrected", "removed", "added"))
+    return f"{out}: {counts['pairs']:,} pairs; {changes}"
 
 
 def suspect_pairs(task: Task, pairs: PairSet, model: str, most: int) -> list[Suspect]:

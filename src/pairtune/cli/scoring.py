@@ -183,7 +183,7 @@ def choose_scored(task: str | None, own: OwnData, split: str | None) -> tuple[Ta
 
 
 def count_scored(task: Task, split: str) -> dict[str, float]:
-    """How many pairs and queries stand behind the figures."""
+    """How many pairs and queries stand behind the scores."""
     pairs = task.split(split)
     queries = {"queries": len(set(pairs.query.tolist()))} if task.kind in ("ranking", "retrieval") else {}
     return {"pairs": len(pairs), **queries}

@@ -151,7 +151,7 @@ def shorten_home(folder: Path) -> str:
 
 
 def self_test() -> str:
-    """Load the default encoder and score two pairs: the figures are the same on every machine, to two digits."""
+    """Load the default encoder and score two pairs: the scores are the same on every machine, to two digits."""
     from pairtune.encoders.embedding import score_pairs
     from pairtune.encoders.loading import load_encoder
 

@@ -1,4 +1,4 @@
-"""What kind of data a task has, in figures: what the choice of a recipe and the messages look at.
+"""What kind of data a task has, in numbers: what the choice of a recipe and the messages look at.
 
 The kind of a task is seen from its pairs, with the reason in words.
 """
@@ -25,7 +25,7 @@ FEW_MIXED = 0.1  # the share of left texts with right and wrong answers below wh
 
 @dataclass(frozen=True)
 class Profile:
-    """The training split in figures. A left text and its pairs are one query.
+    """The training split in numbers. A left text and its pairs are one query.
 
     positives: the share of pairs whose label lies above the task's bound. grades: how many different labels there are.
     mixed: the share of left texts with both positive and other pairs. answered: the share with at least one positive.
@@ -52,7 +52,7 @@ class Profile:
 
 
 def profile(task: Task) -> Profile:
-    """The figures of a task's training split (and how much dev there is)."""
+    """The numbers of a task's training split (and how much dev there is)."""
     pairs = task.train
     left, right = number_texts([str(query) for query in pairs.query])[1], number_texts(pairs.right)[1]
     lefts, uses = int(left.max(initial=-1)) + 1, np.bincount(right)

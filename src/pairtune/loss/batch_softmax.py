@@ -74,27 +74,23 @@ def batch_softmax_loss(
     check_temperature(temperature)
     check_sides(left, right)
     positive = positives(labels, positive_above, left)
-    needing = {'duplicates="mask"': duplicates == "mask", "shared_vectors": shared_vectors}
-    given = left_ids is not None and right_ids is not None and guide is not None
-    ids = _check_ids(left_ids, right_ids, left, [name for name, asked in needing.items() if asked] + ["guide"] * given)
+    mask = duplicates == "mask"
+    ids = _check_ids(left_ids, right_ids, left, mask=mask, shared_vectors=shared_vectors, guided=guide is not None)
     if fused is not False and guide is None and not negatives:
         divisor = len(left) * (2 if reduction == "mean" and directions == "both" else 1)
-        chosen: dict[str, Any] = {"directions": directions, "normalize": normalize, "divisor": divisor}
-        marked = None if labels is None else positive
-        found = None if ids else fuse_dense(left, right, temperature, marked, **chosen)
+        how: dict[str, Any] = {"directions": directions, "normalize": normalize, "divisor": divisor}
+        found = None if ids else fuse_dense(left, right, temperature, None if labels is None else positive, **how)
         if found is None and suits(left, right, any_size=fused is True):
-            merging = {"mask": duplicates == "mask", "merge": shared_vectors}
-            layout = make_layout(positive, ids, directions, everything=labels is None, **merging)
+            layout = make_layout(positive, ids, directions, everything=labels is None, mask=mask, merge=shared_vectors)
             found = fuse(left, right, temperature, layout, normalize, divisor) if layout else None
         if found is not None:
             return found
     with without_autocast(left):
         scores, further = _compare(left, right, negatives, temperature, normalize)  # (m, m), (m, k·m) with k columns of negatives
-        if duplicates == "mask" and ids:
+        if mask and ids:
             scores = hide_known_positives(scores, positive, *ids)
             further = _hide_positives_among(further, positive, ids, negative_ids)
-        labelled_negative = mark_pairs(~positive, *ids) if guide is not None and ids else None
-        forth, back = _both_ways(scores, guide, guide_margin, labelled_negative)
+        forth, back = _both_ways(scores, guide, guide_margin, mark_pairs(~positive, *ids) if ids and guide is not None else None)
         return _join_directions([torch.cat([forth, further], dim=1), back], positive, directions, reduction)
 
 
@@ -169,12 +165,16 @@ def check_temperature(temperature: float | Tensor) -> None:
 
 
 def _check_ids(
-    left_ids: Tensor | None, right_ids: Tensor | None, like: Tensor, needed_by: Sequence[str]
+    left_ids: Tensor | None, right_ids: Tensor | None, like: Tensor, *, mask: bool, shared_vectors: bool, guided: bool
 ) -> tuple[Tensor, Tensor] | None:
-    if not needed_by:
-        return None
+    """The ids where they are used: a guide uses them if they are there, the others need them."""
     if left_ids is None or right_ids is None:
-        raise UserError(f"{needed_by[0]} needs left_ids and right_ids: one integer per pair, equal for equal texts")
+        if mask or shared_vectors:
+            needing = 'duplicates="mask"' if mask else "shared_vectors"
+            raise UserError(f"{needing} needs left_ids and right_ids: one integer per pair, equal for equal texts")
+        return None
+    if not (mask or shared_vectors or guided):
+        return None
     for name, ids in (("left_ids", left_ids), ("right_ids", right_ids)):
         if ids.shape != like.shape[:1] or ids.is_floating_point():
             raise UserError(f"{len(like)} pairs but {name} is {ids.dtype} of shape {tuple(ids.shape)}: give one integer per pair")

@@ -68,8 +68,8 @@ def inspect_batches(
     left, right = unit_rows(left), unit_rows(right)
     anchor = np.ones(len(order), bool) if positive is None else np.asarray(positive, bool)
     parts = [_look_at_batch(rows, left, right, left_text, right_text, anchor, margin) for rows in cut_batches(order, batch)]
-    total = np.sum(parts, axis=0) if parts else np.zeros(len(FIGURES))
-    figure = dict(zip(FIGURES, total.tolist(), strict=True))
+    total = np.sum(parts, axis=0) if parts else np.zeros(len(SUMS))
+    found = dict(zip(SUMS, total.tolist(), strict=True))
     sizes = order.sizes()
     return OrderHardness(
         pairs=len(order),
@@ -78,16 +78,16 @@ def inspect_batches(
         largest_group=int(sizes.max(initial=0)),
         alone=int(np.count_nonzero(sizes == 1)),
         groups_cut=count_cut_groups(order, batch),
-        positive_similarity=_share(figure["positive sum"], figure["anchors"]),
-        negative_similarity=_share(figure["negative sum"], figure["negatives"]),
-        top_similarity=_share(figure["top sum"], figure["accompanied"]),
-        likely_false_negatives=_share(figure["false negatives"], figure["negatives"]),
-        repeated_texts=_share(figure["repeated"], len(parts)),
+        positive_similarity=_share(found["positive sum"], found["anchors"]),
+        negative_similarity=_share(found["negative sum"], found["negatives"]),
+        top_similarity=_share(found["top sum"], found["accompanied"]),
+        likely_false_negatives=_share(found["false negatives"], found["negatives"]),
+        repeated_texts=_share(found["repeated"], len(parts)),
         hardest=find_hardest_groups(order, left, right, examples),
     )
 
 
-FIGURES = ("anchors", "accompanied", "positive sum", "negatives", "negative sum", "top sum", "false negatives", "repeated")
+SUMS = ("anchors", "accompanied", "positive sum", "negatives", "negative sum", "top sum", "false negatives", "repeated")
 
 
 def _look_at_batch(
@@ -99,7 +99,7 @@ def _look_at_batch(
     anchor: np.ndarray,
     margin: float,
 ) -> tuple[float, ...]:
-    """The FIGURES of one batch."""
+    """The SUMS of one batch."""
     mine = anchor[rows]
     similarity = left[rows] @ right[rows].T  # (m, m)
     own = similarity.diagonal()

@@ -65,7 +65,7 @@ def describe_hardest(one: OrderHardness, left: Sequence[str], right: Sequence[st
 
 
 def summarize_orders(found: Mapping[str, OrderHardness]) -> dict[str, Any]:
-    """The figures of every order for programs, without the examples."""
+    """The numbers of every order for programs, without the examples."""
     return {name: {key: value for key, value in asdict(one).items() if key != "hardest"} for name, one in found.items()}
 
 
@@ -125,7 +125,7 @@ def describe_default(recipe: Recipe, reasons: Sequence[str], seconds: float | No
 
 
 def summarize_data(found: Findings, seen: Seen, seconds: float | None) -> dict[str, Any]:
-    """The figures for programs."""
+    """The numbers for programs."""
     texts = seen.pairs
     return {
         "data": asdict(found),

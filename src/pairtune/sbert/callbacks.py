@@ -34,7 +34,7 @@ class Clock(TrainerCallback):
         self._mark = 0.0
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Take up the figures of the checkpoint that training goes on from."""
+        """Take up the numbers of the checkpoint that training goes on from."""
         saved = checkpoint_folder(args, state) / CLOCK
         if state.global_step and saved.is_file():
             values = json.loads(saved.read_text())
@@ -51,7 +51,7 @@ class Clock(TrainerCallback):
         self.pairs += self.pairs_per_epoch * args.num_train_epochs / state.max_steps
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Keep the figures with the checkpoint."""
+        """Keep the numbers with the checkpoint."""
         if state.is_world_process_zero:
             folder = checkpoint_folder(args, state)
             (folder / CLOCK).write_text(json.dumps({"seconds": self.seconds, "pairs": self.pairs}))
@@ -104,9 +104,9 @@ class Progress(TrainerCallback):
         self.loss = logs.get("loss", self.loss)
         scores = dev_scores(logs)
         if scores and state.is_world_process_zero:
-            figures = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
+            values = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
             shown = _show_loss(read_history(state.log_history, 1)[-1].loss)  # of the whole epoch, as in the record
-            self._say(f"{self.title}: epoch {state.epoch:.0f} of {args.num_train_epochs:.0f}  {shown}  dev {figures}")
+            self._say(f"{self.title}: epoch {state.epoch:.0f} of {args.num_train_epochs:.0f}  {shown}  dev {values}")
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Where we are."""

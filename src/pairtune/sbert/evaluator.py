@@ -22,7 +22,7 @@ from pairtune.runs.record import Precision, Size, choice_score
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-CHOICE = "choice"  # among the figures of an evaluation: what the best epoch is chosen by
+CHOICE = "choice"  # among the scores of an evaluation: what the best epoch is chosen by
 SEARCH_CELLS = 2**24  # similarities of queries with the whole corpus that are held at a time
 
 
@@ -165,13 +165,13 @@ class PairEvaluator(SentenceEvaluator):
         return cls(task.split(split), task.metric, task.metrics, name=split, **how)
 
     def __call__(self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1) -> dict[str, float]:
-        """Score the split; the host logs the figures and puts them on the model card."""
+        """Score the split; the host logs the scores and puts them on the model card."""
         embeddings = Embeddings(model, exact=True)
         values = evaluate_pairs(embeddings, self.pairs, self.metrics, self.positive_above, f1_threshold=self.f1_threshold)
         return self.report(values, model, epoch, steps)
 
     def report(self, values: dict[str, float], model: Any, epoch: int, steps: int) -> dict[str, float]:
-        """The figures as the host has them, and CHOICE, by which the best epoch is chosen."""
+        """The scores as the host has them, and CHOICE, by which the best epoch is chosen."""
         named = {f"{self.name}_{key}": value for key, value in values.items()}
         self.store_metrics_in_model_card_data(model, named, epoch, steps)
         return {**named, CHOICE: choice_score(values, self.metric)}

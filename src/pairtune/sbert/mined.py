@@ -11,7 +11,7 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from pairtune.data.mining import Nearest, Wanted, mine_negatives
-from pairtune.data.pairs import PairSet
+from pairtune.data.pairs import PairSet, Task
 from pairtune.data.splits import distinct
 from pairtune.encoders.embedding import encode_texts
 from pairtune.errors import UserError
@@ -22,7 +22,7 @@ from pairtune.runs.recipe import Stage
 from pairtune.sbert.hard_batches import HardBatches
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    from datasets import Dataset, DatasetDict
     from sentence_transformers import SentenceTransformer
 
 Negatives = dict[str, tuple[str, ...]]  # of each left text
@@ -147,3 +147,20 @@ class Filling:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["collate"], name)
+
+
+def mine_each_epoch(
+    dataset: Dataset | DatasetDict, stages: Mapping[str, Stage], batches: HardBatches, task: Task, seed: int
+) -> MinedNegatives | MinedOfSources | None:
+    """What finds negatives before every epoch, for the stages, by source, that ask for them."""
+    if not isinstance(dataset, dict):
+        (stage,) = stages.values()
+        return mine_of(dataset, stage, batches, task, seed) if stage.train.negatives == "mined" else None
+    asking = [name for name in dataset if stages[name].train.negatives == "mined"]
+    mined = {name: mine_of(dataset[name], stages[name], batches, task.sources[name], seed, name) for name in asking}
+    return MinedOfSources(mined) if mined else None
+
+
+def mine_of(dataset: Dataset, stage: Stage, batches: HardBatches, task: Task, seed: int, source: str = "") -> MinedNegatives:
+    """What finds negatives for one dataset, among its right texts and its corpus."""
+    return MinedNegatives(dataset, stage, batches, corpus=task.train.corpus or (), seed=seed, source=source)

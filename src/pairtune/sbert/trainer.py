@@ -35,7 +35,7 @@ from pairtune.sbert.checkpoints import Seal
 from pairtune.sbert.evaluator import CHOICE, PairEvaluator
 from pairtune.sbert.hard_batches import HardBatches, read_settings
 from pairtune.sbert.losses import build_loss
-from pairtune.sbert.mined import MinedNegatives, MinedOfSources
+from pairtune.sbert.mined import mine_each_epoch
 from pairtune.sbert.optimizer import find_8bit_optimizer, without_bias_correction
 from pairtune.sbert.raw import PairLoss, raw_embeddings
 from pairtune.sbert.temperature import temperature_callbacks
@@ -261,23 +261,6 @@ def losses_of(model: SentenceTransformer, stages: Stages, dataset: Dataset | Dat
         )
         for name, one in stages.items()
     }
-
-
-def mine_each_epoch(
-    dataset: Dataset | DatasetDict, stages: Stages, batches: HardBatches, task: Task, seed: int
-) -> MinedNegatives | MinedOfSources | None:
-    """What finds negatives before every epoch, for the stages, by source, that ask for them."""
-    if not isinstance(dataset, dict):
-        (stage,) = stages.values()
-        return mine_of(dataset, stage, batches, task, seed) if stage.train.negatives == "mined" else None
-    asking = [name for name in dataset if stages[name].train.negatives == "mined"]
-    mined = {name: mine_of(dataset[name], stages[name], batches, task.sources[name], seed, name) for name in asking}
-    return MinedOfSources(mined) if mined else None
-
-
-def mine_of(dataset: Dataset, stage: Stage, batches: HardBatches, task: Task, seed: int, source: str = "") -> MinedNegatives:
-    """What finds negatives for one dataset, among its right texts and its corpus."""
-    return MinedNegatives(dataset, stage, batches, corpus=task.train.corpus or (), seed=seed, source=source)
 
 
 def asked_callbacks(model: SentenceTransformer, stage: Stage, select: Select) -> list[TrainerCallback]:
