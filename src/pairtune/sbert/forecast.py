@@ -17,7 +17,7 @@ from torch import Tensor
 
 from pairtune.encoders.embedding import leave_no_trace
 from pairtune.errors import UserError
-from pairtune.processes import gather_everywhere, share_from_first, world_size
+from pairtune.processes import gather_everywhere, share_from_first, spreads_weights, world_size
 from pairtune.progress import is_first, say
 from pairtune.runs.folder import write_whole
 from pairtune.runs.recipe import Stage
@@ -109,7 +109,12 @@ def can_part(trainer: PairTrainer) -> bool:
 
 
 def is_worth_a_trial(trainer: PairTrainer, stage: Stage, worth: int) -> bool:
-    """Whether the training has the pairs of so many trials: with WORTH, the trial takes about 2 % of it."""
+    """Whether the training has the pairs of so many trials: with WORTH, the trial takes about 2 % of it.
+
+    With FSDP it is not: what is spread in training would have to fit whole.
+    """
+    if spreads_weights():
+        return False
     pairs = len(trainer.train_dataset) * stage.train.epochs  # type: ignore[arg-type]
     return pairs >= worth * 2 * PROBE * world_size()
 
