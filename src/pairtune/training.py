@@ -176,14 +176,11 @@ def prepare_encoder(recipe: Recipe, task: Task, seed: int) -> tuple[SentenceTran
 
 
 def check_shares(recipe: Recipe) -> None:
-    """Refuse a batch size that several processes cannot share equally, and FSDP: the first process scores and saves alone."""
-    from pairtune.processes import world_size
+    """Refuse a batch size that several processes cannot share equally, and what FSDP cannot do."""
+    from pairtune.processes import spreads_weights, world_size
 
-    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
-        raise UserError(
-            "FSDP spreads the weights over the processes, and pairtune scores and saves in one of them: start without it. "
-            'loss.mini_batch_size, train.gradient_checkpointing and train.optimizer = "adamw-8bit" save memory too'
-        )
+    if spreads_weights():
+        check_spread(recipe)
     if recipe.sources and not recipe.mix_sources and world_size() > 1:
         raise UserError(
             "batches of one source each cannot be trained in several processes: set mix_sources = true, start without torchrun, "
@@ -196,6 +193,21 @@ def check_shares(recipe: Recipe) -> None:
                 f"train.batch_size is {size}, and {world_size()} processes share each batch: "
                 f"give a multiple of {world_size()}, such as {above}"
             )
+
+
+def check_spread(recipe: Recipe) -> None:
+    """Refuse settings of accelerate and of the recipe that do not go with weights that are spread over the processes."""
+    if os.environ.get("FSDP_VERSION", "1") != "2":
+        raise UserError("accelerate was told to use FSDP's first version: start with --fsdp_version 2")
+    found = {
+        "adapter": bool(recipe.adapter),
+        "loss.learn_temperature": any(stage.loss.learn_temperature for stage in recipe.stages),
+        'order.encode = "reuse"': any(stage.order.encode == "reuse" for stage in recipe.stages),
+        "loss.mini_batch_size": any(stage.loss.mini_batch_size for stage in recipe.stages),
+        'train.optimizer = "adamw-8bit"': any(stage.train.optimizer != "adamw" for stage in recipe.stages),
+    }
+    if wrong := [name for name, asked in found.items() if asked]:
+        raise UserError(f"FSDP spreads the weights over the processes, and does not go with {', '.join(wrong)}: train without")
 
 
 def find_finished(folder: RunFolder, asked: dict[str, Any], *, resume: bool, overwrite: bool) -> Run | None:
