@@ -192,10 +192,8 @@ def _need_sides(table: Table, left: str | None, right: str | None) -> None:
 
 
 def _only_texts(table: Table, left: str | None, right: str | None, taken: set[Any]) -> tuple[str, str] | None:
-    """The two columns of texts, in the order of the file, where no other column can be one; None where a person must say.
-
-    Labels are none, whatever their column is called, unless its name is a label too: that file has no header.
-    """
+    """The two columns of texts, in the order of the file, where no other column can be one; None where a person must say."""
+    # labels are no texts, whatever their column is called, unless its name is a label too: that file has no header
     free = [name for name in table.names if name not in taken]
     free = [name for name in free if not _look_like_labels(values := table.begin(name)) or _is_one(name, values)]
     if len({*table.names}) < len(table.names) or not all(names_a_column(name) for name in free):
