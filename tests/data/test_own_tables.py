@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from pairtune.data.formats import read_texts
 from pairtune.data.own_tables import read_sides, read_table
-from pairtune.data.splits import split_by_left
+from pairtune.data.splits import split_by_key, split_by_left
 from pairtune.data.table import rescale
 from pairtune.errors import UserError
 
@@ -436,7 +436,7 @@ def test_no_left_text_is_in_two_splits_and_none_is_empty(lefts, repeats, seed):
     assert set(which) == {0, 1, 2}
     first = which[: len(lefts)]
     assert all((which[start : start + len(lefts)] == first).all() for start in range(0, len(which), len(lefts)))
-    assert (first == 1).sum() == (first == 2).sum() == len(lefts) // 10
+    assert (first == 1).sum() == (first == 2).sum() == round(len(lefts) / 10)
 
 
 def test_white_space_does_not_hide_that_two_left_texts_are_the_same():
@@ -445,12 +445,30 @@ def test_white_space_does_not_hide_that_two_left_texts_are_the_same():
 
 
 def test_new_pairs_leave_the_split_of_the_old_ones_alone():
-    lefts = [f"text {i}" for i in range(1000)]
-    before, after = split_by_left(lefts[:500], 7), split_by_left(lefts, 7)
-    np.testing.assert_array_equal(before, after[:500])
+    lefts = [f"text {i}" for i in range(2000)]
+    before, after = split_by_left(lefts[:1000], 7), split_by_left(lefts, 7)
+    np.testing.assert_array_equal(before, after[:1000])
     shares = [(after == part).mean() for part in range(3)]
     assert shares == pytest.approx([0.8, 0.1, 0.1], abs=0.04)
     assert (split_by_left(lefts, 8) != after).any()
+
+
+@QUICK
+@given(st.integers(10, 300), st.integers(3, 60), st.integers(0, 5))
+def test_of_few_left_texts_dev_and_test_get_a_tenth_with_positives_and_without(others, good, seed):
+    keys, positive = [f"text {i}" for i in range(others + good)], np.arange(others + good) >= others
+    which = split_by_key(keys, seed, "the data", positive=positive)
+    for part in (1, 2):
+        assert ((which == part) & positive).sum() == max(1, round(good / 10))
+        assert ((which == part) & ~positive).sum() == round(others / 10)
+    later = split_by_key([*keys, *keys[-good:]], seed, "the data", positive=np.append(positive, np.zeros(good, bool)))
+    np.testing.assert_array_equal(later[: len(keys)], which)  # one positive pair is enough
+
+
+def test_five_positive_pairs_among_many_can_be_split(tmp_path):
+    task = read_table(write_csv(tmp_path / "p.csv", labelled([1] * 5 + [0] * 195)), "q", "a", "y")
+    assert [int(part.positives().sum()) for part in (task.train, task.dev, task.test)] == [3, 1, 1]
+    assert [len(part) for part in (task.train, task.dev, task.test)] == [158, 21, 21]
 
 
 def test_few_left_texts_are_refused_with_advice(tmp_path):

@@ -156,7 +156,7 @@ def _put_together(parts: Mapping[str, Records], roles: Roles, seed: int, origin:
         if records.together is not None:  # pairs without a name are split by left text, or all of them would stay together
             names = [f"group {name}" if name else left for name, left in zip(records.together, names, strict=True)]
             what = f"names in column {roles.keep_together!r}"
-        drawn = split_by_key([names[row] for row in rows], seed, origin, what)
+        drawn = split_by_key([names[row] for row in rows], seed, origin, what, pairs.positives()[rows])
         which[rows] = np.where(np.isin(drawn, missing), drawn, 0)
     return pairs, which, remarks
 

@@ -139,7 +139,8 @@ def hub_splits(repository: str, config: str | None, how: str) -> Mapping[str, It
 
 PARTS = 10
 FEWEST_LEFT = 10  # distinct left texts: one for dev, one for test
-FEW_LEFT = 100  # below this, chance could leave dev or test next to empty
+FEW_LEFT = 1000  # below this, chance could leave dev with half of what it should have, or without a positive pair
+FEWEST_ALIKE = 3  # keys of one sort, of which dev and test get one each
 
 
 def rotate_dev(task: Task, seed: int) -> Task:
@@ -203,14 +204,19 @@ def number_parts(keys: Sequence[str]) -> np.ndarray:
 def split_by_left(left: Sequence[str], seed: int, origin: str = "the data") -> np.ndarray:
     """(N,) 0, 1 or 2: train, dev or test, by a hash of the seed and the left text (white space folded).
 
-    From 100 distinct left texts on, each falls where its own hash says; fewer are cut by the order of their hashes,
+    From 1,000 distinct left texts on, each falls where its own hash says; fewer are cut by the order of their hashes,
     so that dev and test each get a tenth for sure.
     """
     return split_by_key([single_spaces(text) for text in left], seed, origin)
 
 
-def split_by_key(keys: Sequence[str], seed: int, origin: str, what: str = "left texts") -> np.ndarray:
-    """`split_by_left` by names that need no folding. what: they are, in words."""
+def split_by_key(
+    keys: Sequence[str], seed: int, origin: str, what: str = "left texts", positive: np.ndarray | None = None
+) -> np.ndarray:
+    """`split_by_left` by names that need no folding. what: they are, in words.
+
+    positive: (N,) bool, which pairs are: of few names dev and test get a tenth of those with a positive pair, and of the others.
+    """
     names, row = number_texts(keys)
     at = hash_each(f"{seed}\n{key}" for key in names)
     if len(at) < FEWEST_LEFT:
@@ -218,7 +224,14 @@ def split_by_key(keys: Sequence[str], seed: int, origin: str, what: str = "left 
             f"{origin}: {len(at)} different {what}, by which train, dev and test are split: give at least {FEWEST_LEFT}, "
             f"{'or swap left and right' if what == 'left texts' else 'or give splits of your own (--train, --dev, --test)'}"
         )
-    if len(at) < FEW_LEFT:
-        held_out = len(at) // 10  # the highest hashes are test and the next dev, as with many texts
-        at[np.argsort(-at)] = 1 - (np.arange(len(at)) + 0.5) / (10 * held_out)
-    return np.digitize(at, (0.8, 0.9))[row]
+    if len(at) >= FEW_LEFT:
+        return np.digitize(at, (0.8, 0.9))[row]
+    sort = np.zeros(len(at), bool)
+    if positive is not None:
+        np.logical_or.at(sort, row, positive)
+    which = np.zeros(len(at), np.int64)
+    for alike in (np.flatnonzero(sort), np.flatnonzero(~sort)):
+        falling = alike[np.argsort(-at[alike])]  # the highest hashes are test and the next dev, as with many names
+        held_out = max(1, round(len(alike) / 10)) if len(alike) >= FEWEST_ALIKE else 0
+        which[falling[:held_out]], which[falling[held_out : 2 * held_out]] = 2, 1
+    return which[row]
