@@ -102,6 +102,7 @@ TOGETHER = {  # files whose tests share what is slow to make, by the name of the
     "tests/sbert/test_losses_ddp.py": "two processes",
     "tests/sbert/test_sampler_ddp.py": "two processes",
     "tests/sbert/test_processes.py": "two processes",
+    "tests/sbert/test_sharded.py": "spread weights",
     "tests/sbert/test_card.py": "cards",
     "tests/test_keeping.py": "kept encoders",
     "tests/test_killed_anywhere.py": "stopped runs",

@@ -23,10 +23,10 @@ def shared_environment(**more):
     return {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1", **more}
 
 
-def kill_one_rank(rank, step, words):
+def kill_one_rank(rank, step, words, script=held.__file__):
     """Start two processes with torchrun, and kill one when both are at this step of training; how all of them ended."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    process = subprocess.Popen([*torchrun, held.__file__, str(step), *words], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*torchrun, script, str(step), *words], stdout=subprocess.PIPE, text=True)
     waiting = {}
     for line in process.stdout:  # which may begin with a part of what the other process says
         waiting |= {int(place): int(number) for place, number in re.findall(rf"{held.HELD} \d+ as process (\d+): (\d+)", line)}

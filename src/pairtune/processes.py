@@ -39,6 +39,11 @@ def world_size() -> int:
     return process_place()[1]
 
 
+def spreads_weights() -> bool:
+    """Whether accelerate was told to train with FSDP: no process has all weights."""
+    return os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+
+
 def gather_everywhere(mine: Thing) -> list[Thing]:
     """What each process holds, in their order, on every process."""
     if world_size() == 1:

@@ -49,10 +49,10 @@ def run(
 
     checkpoints: after each epoch, to resume from; without them less is written, and an interrupted run begins anew.
     keep_model: without, the record and the scores are all that remains.
-    others: runs whose weights are averaged with those of this one, as far as dev is not worse for it.
+    others: other runs on the same pairs: the best on dev is kept, or the mean of several weights where dev is no worse for it.
     Of several processes, each trains on its part of every batch; the first one alone looks at the folder, scores and writes.
     """
-    from pairtune.encoders.ignoring import ignoring, note_emptied
+    from pairtune.encoders.ignoring import give_tokenizer, ignoring, note_emptied
     from pairtune.processes import check_same, share_from_first
     from pairtune.sbert.outcomes import evaluate_before
 
@@ -75,11 +75,16 @@ def run(
         if done := share_from_first(lambda: begin(folder, asked, results, resume=resume, overwrite=overwrite)):
             return done
         say(f"{recipe.name}, seed {seed}: scoring {recipe.encoder} as it is on {task.name}")
-        score = partial(evaluate_before, model, as_it_came, folder)
+        score, original = partial(evaluate_before, model, as_it_came, folder), model.tokenizer
         before = share_from_first(lambda: folder.remember("before", score))
         to_beat = choice_score(before["dev"], task.metric)
-        trained = tune_encoder(model, tokenizer, sides, task, recipe, seed, folder, to_beat, checkpoints=checkpoints)
-        task = as_it_came if is_unchanged(trained) else task
+        sides.keep()
+        trained = tune_encoder(model, tokenizer, recipe, task, seed, folder, to_beat, checkpoints=checkpoints)
+        if is_unchanged(trained) and all(one.unchanged for one in others):  # it has its own prompts and tokenizer again
+            task = as_it_came
+            sides.restore()
+            if tokenizer is not None:
+                give_tokenizer(model, original)
         end = partial(conclude, model, task, recipe, seed, folder, results, before, trained, others, keep_model=keep_model)
         return share_from_first(end)
 
@@ -87,33 +92,26 @@ def run(
 def tune_encoder(
     model: SentenceTransformer,
     tokenizer: Any,
-    sides: Sides,
-    task: Task,
     recipe: Recipe,
+    task: Task,
     seed: int,
     folder: RunFolder,
     to_beat: float,
     *,
     checkpoints: bool,
 ) -> list[Trained]:
-    """Train all stages with what the recipe gives to the encoder: prompts, rules of what to ignore, an adapter.
+    """Train all stages with what the recipe gives to the encoder: rules of what to ignore, an adapter.
 
-    tokenizer: the one with the rules; None without rules. An encoder that no epoch beats has its own prompts and tokenizer again.
+    tokenizer: the one with the rules; None without rules.
     """
     from pairtune.encoders.adapters import add_adapter, merge_adapter
     from pairtune.encoders.ignoring import give_tokenizer
 
-    original = model.tokenizer
-    sides.keep()
     if tokenizer is not None:
         give_tokenizer(model, tokenizer)
     if recipe.adapter:
         say(f"{recipe.name}, seed {seed}: {add_adapter(model, recipe.adapter, seed)}")
     trained = train_stages(model, task, recipe, seed, folder, to_beat, checkpoints=checkpoints)
-    if is_unchanged(trained):
-        sides.restore()
-        if tokenizer is not None:
-            give_tokenizer(model, original)
     if recipe.adapter and recipe.adapter.save == "merged":
         merge_adapter(model)
     return trained
@@ -133,32 +131,23 @@ def conclude(
     keep_model: bool,
 ) -> Run:
     """Score the trained model, and write all that is left of the run; its record last."""
+    from pairtune.sbert.averaging import join_others
     from pairtune.sbert.evaluator import evaluate_sizes
-    from pairtune.sbert.outcomes import evaluate_with_outcome, make_record, write_evidence
+    from pairtune.sbert.outcomes import evaluate_with_outcome, follow_leader, make_record, read_stages, write_evidence
 
-    mean_of = 1 if is_unchanged(trained) else join_others(model, task, others)
+    joined = join_others(model, task, others, alone=is_unchanged(trained))
     after, outcome = evaluate_with_outcome(model, task)
     sizes = evaluate_sizes(model, task, "dev", recipe.dimensions) if recipe.dimensions else []
     record = make_record(recipe, seed, task, folder, before, after, trained, str(model.device), sizes)
     seconds = record.seconds + sum(one.seconds for one in others)
-    record = record.model_copy(update={"mean_of": mean_of, "seconds": seconds})
+    record = record.model_copy(update={"mean_of": max(1, len(joined)), "seconds": seconds})
+    leader = joined[0] if joined else None
+    record = record if leader is None else follow_leader(record, leader)
     if keep_model:
         write_model(model, folder, len(recipe.stages), record, task)
-    write_evidence(folder, task, len(recipe.stages), outcome)
+    write_evidence(folder, task, read_stages(folder, len(recipe.stages), leader), outcome)
     folder.finish(record, results)
     return record
-
-
-def join_others(model: SentenceTransformer, task: Task, others: Sequence[Run]) -> int:
-    """Average the model's weights with those of other runs, chosen on dev; of how many trainings they are the mean then.
-
-    Runs that kept the original encoder have nothing to add.
-    """
-    from pairtune.sbert.averaging import average_with
-    from pairtune.sbert.evaluator import evaluate_task
-
-    tuned = [Path(one.model) for one in others if not one.unchanged]
-    return average_with(model, tuned, lambda: evaluate_task(model, task, ["dev"])["dev"][task.metric], say) if tuned else 1
 
 
 def prepare_encoder(recipe: Recipe, task: Task, seed: int) -> tuple[SentenceTransformer, Sides, Task, Task]:
@@ -187,14 +176,11 @@ def prepare_encoder(recipe: Recipe, task: Task, seed: int) -> tuple[SentenceTran
 
 
 def check_shares(recipe: Recipe) -> None:
-    """Refuse a batch size that several processes cannot share equally, and FSDP: the first process scores and saves alone."""
-    from pairtune.processes import world_size
+    """Refuse a batch size that several processes cannot share equally, and what FSDP cannot do."""
+    from pairtune.processes import spreads_weights, world_size
 
-    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
-        raise UserError(
-            "FSDP spreads the weights over the processes, and pairtune scores and saves in one of them: start without it. "
-            'loss.mini_batch_size, train.gradient_checkpointing and train.optimizer = "adamw-8bit" save memory too'
-        )
+    if spreads_weights():
+        check_spread(recipe)
     if recipe.sources and not recipe.mix_sources and world_size() > 1:
         raise UserError(
             "batches of one source each cannot be trained in several processes: set mix_sources = true, start without torchrun, "
@@ -207,6 +193,21 @@ def check_shares(recipe: Recipe) -> None:
                 f"train.batch_size is {size}, and {world_size()} processes share each batch: "
                 f"give a multiple of {world_size()}, such as {above}"
             )
+
+
+def check_spread(recipe: Recipe) -> None:
+    """Refuse settings of accelerate and of the recipe that do not go with weights that are spread over the processes."""
+    if os.environ.get("FSDP_VERSION", "1") != "2":
+        raise UserError("accelerate was told to use FSDP's first version: start with --fsdp_version 2")
+    found = {
+        "adapter": bool(recipe.adapter),
+        "loss.learn_temperature": any(stage.loss.learn_temperature for stage in recipe.stages),
+        'order.encode = "reuse"': any(stage.order.encode == "reuse" for stage in recipe.stages),
+        "loss.mini_batch_size": any(stage.loss.mini_batch_size for stage in recipe.stages),
+        'train.optimizer = "adamw-8bit"': any(stage.train.optimizer != "adamw" for stage in recipe.stages),
+    }
+    if wrong := [name for name, asked in found.items() if asked]:
+        raise UserError(f"FSDP spreads the weights over the processes, and does not go with {', '.join(wrong)}: train without")
 
 
 def find_finished(folder: RunFolder, asked: dict[str, Any], *, resume: bool, overwrite: bool) -> Run | None:
@@ -240,7 +241,8 @@ def train(
 
     seeds: instead of the recipe's. task: your own data (`read_pairs`), if the recipe names no dataset.
     resume: continue what is there. overwrite: start again; runs of other seeds in `out` are deleted at the end.
-    average_with: further recipes to train; their weights are averaged with those of the first, as `average_of` does with seeds.
+    average_with: other recipes to train on the same pairs, as `average_of` trains other seeds: the best on dev is kept, or the
+    mean of several weights where dev is no worse for it.
     """
     from pairtune.processes import share_from_first, together
 
@@ -250,7 +252,7 @@ def train(
         old = share_from_first(lambda: find_others(out, seeds, overwrite=overwrite))
         runs = []
         for seed in seeds:
-            wanted = [*((one, seed) for one in average_with), *repeat(recipe, seed)]
+            wanted = further_trainings(recipe, seed, average_with)
             others = train_others(wanted, out, seed, task, overwrite=overwrite) if wanted else []
             runs.append(run(recipe, seed, out=out / f"seed-{seed}", others=others, **options))
         share_from_first(lambda: drop_folder(out / AVERAGED))
@@ -258,17 +260,18 @@ def train(
     return runs
 
 
-def repeat(recipe: Recipe, seed: int) -> list[tuple[Recipe, int]]:
-    """The further trainings of a recipe whose weights are averaged: all the same but for their seeds."""
+def further_trainings(recipe: Recipe, seed: int, average_with: Sequence[Recipe]) -> list[tuple[Recipe, int]]:
+    """What is trained beside a recipe, to be compared and averaged with it on dev: other recipes, and other seeds of it."""
     if recipe.average_of > 1 and recipe.dev != "given":
-        raise UserError(f'average_of is {recipe.average_of}: dev decides which trainings join the average, so set dev = "given"')
+        raise UserError(f'average_of is {recipe.average_of}: dev decides which trainings are kept, so set dev = "given"')
     if recipe.average_of > 1 and recipe.adapter and recipe.adapter.save == "adapter":
         raise UserError(f"average_of is {recipe.average_of}: adapters alone cannot be averaged, set adapter.save = merged")
-    return [(recipe, (seed + SEED_STEP * number) % 2**32) for number in range(1, recipe.average_of)]
+    seeds = [(seed + SEED_STEP * number) % 2**32 for number in range(1, recipe.average_of)]
+    return [*((one, seed) for one in average_with), *((recipe, other) for other in seeds)]
 
 
 def train_others(wanted: Sequence[tuple[Recipe, int]], out: Path, seed: int, task: Task | None, *, overwrite: bool) -> list[Run]:
-    """Train what is averaged with the run of a seed, without a look at test; nothing where that run is finished."""
+    """Train what the run of a seed is compared and averaged with, without a look at test; nothing where that run is finished."""
     from pairtune.processes import share_from_first
 
     place = out / AVERAGED / str(seed)
@@ -276,12 +279,12 @@ def train_others(wanted: Sequence[tuple[Recipe, int]], out: Path, seed: int, tas
         share_from_first(lambda: drop_folder(place))
     elif RunFolder(out / f"seed-{seed}").finished:
         return []
-    blind, found = without_test(find_pairs(wanted[0][0], task)), []
+    blind, found, total = without_test(find_pairs(wanted[0][0], task)), [], len(wanted) + 1
     for number, (recipe, own_seed) in enumerate(wanted, start=1):
-        say(f"training {number} of {len(wanted) + 1} that are averaged")
+        say(f"training {number} of {total}: the best on dev is kept, or the mean of several")
         alone = recipe.model_copy(update={"average_of": 1})
         found.append(run(alone, own_seed, out=place / str(number), results=place / "results.jsonl", task=blind, resume=True))
-    say(f"training {len(wanted) + 1} of {len(wanted) + 1} that are averaged")
+    say(f"training {total} of {total}")
     return found
 
 
@@ -315,7 +318,7 @@ def write_model(model: SentenceTransformer, folder: RunFolder, stages: int, reco
 
     saved = folder.stage(stages) / "model"
     whole = (saved / "adapter_config.json").exists() == has_adapter(model)  # or its adapter has been merged since
-    if saved.exists() and whole and not record.unchanged and record.mean_of == 1:  # with the host's card
+    if saved.exists() and whole and not record.unchanged and record.mean_of == 1 and not record.led_by:  # with the host's card
         copy_whole(saved, folder.model)
     else:
         save_whole(model, folder.model)

@@ -491,9 +491,21 @@ def test_two_columns_of_texts_need_no_usual_names(tmp_path):
     assert {(right, left) for left, right, _ in everything(turned)} == set(ROWS)
 
 
+def test_a_column_of_labels_does_not_stand_in_the_way_of_two_columns_of_texts(tmp_path):
+    table = PAIRS.set_axis(["Customer message", "Known issue"], axis=1).assign(**{"Is same?": ["Yes", "No"] * 30})
+    table.insert(0, "Ticket ID", range(1000, 1060))
+    table.to_csv(tmp_path / "p.csv", index=False)
+    with pytest.raises(UserError, match=r"column 'Is same\?' looks like labels: --label \"Is same\?\", or --no-label"):
+        read_pairs(tmp_path / "p.csv")
+    task = read_pairs(tmp_path / "p.csv", label="Is same?")
+    assert "left text from column 'Customer message'; right text from column 'Known issue'" in task.notes
+    assert {(left, right) for left, right, _ in everything(task)} == set(ROWS) and task.kind == "classification"
+
+
 @pytest.mark.parametrize(
     "table",
     [
+        PAIRS.set_axis(["how are you", "fine"], axis=1).assign(Yes=["Yes", "No"] * 30),
         PAIRS.set_axis(["Ticket", "Solution"], axis=1).assign(comment=PAIRS.answer),
         PAIRS.set_axis(["Ticket", "Solution"], axis=1).assign(owner=[f"name{row}" for row in range(60)]),
         PAIRS.set_axis(["how are you?", "fine"], axis=1),

@@ -34,14 +34,17 @@ def plain_run(tiny_encoder, small_task, tmp_path_factory):
     return folder
 
 
-def train_after_a_trial(encoder, task, folder):
-    """What a run of one epoch does, but with a trial before it, however short the training is; the stage that it trains."""
+def train_after_a_trial(encoder, task, folder, free=None):
+    """What a run of one epoch does, but with a trial before it, however short the training is; the stage that it trains.
+
+    free: how much memory there is, in bytes.
+    """
     stage = small_recipe(encoder, train={"epochs": 1}).stages[0]
     torch.manual_seed(1)
     model = load_encoder(encoder, 16, "cpu")
     make = partial(trainer_of, model, task, folder=folder)
     folder.mkdir()
-    trainer, stage = forecast.fit_memory(make, stage, folder, "training", worth=0)
+    trainer, stage = forecast.fit_memory(make, stage, folder, "training", worth=0, free=free)
     trainer.train()
     model.save_pretrained(str(folder / "model"), create_model_card=False)
     return stage
@@ -69,11 +72,27 @@ def test_the_forecast_of_a_large_batch_is_what_the_batch_keeps(tiny_model, small
     assert found.texts == 96 and found.fixed == 12 * found.trainable
 
 
-def test_a_batch_that_does_not_fit_is_gone_through_in_parts(tiny_encoder, small_task, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(forecast, "free_memory", lambda device: 0)
-    stage = train_after_a_trial(tiny_encoder, small_task, tmp_path / "run")
+def test_a_batch_that_does_not_fit_is_gone_through_in_parts_that_do(tiny_encoder, tiny_model, small_task, tmp_path, capsys):
+    stage = small_recipe("minilm", train={"batch_size": 48}).stages[0]
+    make = partial(trainer_of, tiny_model, small_task, folder=tmp_path)
+    found = forecast.forecast(make(stage), stage)
+    free = (found.fixed + found.step()) // 2 + 1  # with half of the activations
+    trainer, stage = forecast.fit_memory(make, stage, tmp_path, "training", worth=0, free=free)
     said = capsys.readouterr().err
-    assert "a batch of 8 pairs takes" in said and "0 MB are free: loss.mini_batch_size is 8 for this run" in said
+    assert "a batch of 48 pairs takes" in said and f"{forecast.gigabytes(free)} are free: loss.mini_batch_size is 48 for" in said
+    assert "the same mathematics" in said
+    assert stage.loss.mini_batch_size == json.loads((tmp_path / "mini_batch_size.json").read_text()) == 48
+    parts = trainer.data_collator([trainer.train_dataset[row] for row in range(48)])["packed"].parts
+    assert len(parts) >= 2 and all(len(part.starts) - 1 <= 48 for part in parts)
+
+
+def test_an_encoder_that_is_too_large_for_any_part_is_told_so(tiny_encoder, small_task, tmp_path, capsys):
+    stage = train_after_a_trial(tiny_encoder, small_task, tmp_path / "run", free=1_000_000)
+    said = capsys.readouterr().err
+    assert (
+        "a batch of 8 pairs takes" in said and "1 MB are free: loss.mini_batch_size is 8 for this run. That still takes" in said
+    )
+    assert "of it gradients and optimizer: if memory runs out, train an adapter (--set adapter.kind=lora)" in said
     assert stage.loss.mini_batch_size == json.loads((tmp_path / "run" / "mini_batch_size.json").read_text()) == 8
 
 

@@ -165,15 +165,6 @@ def test_batches_of_one_source_each_are_refused(monkeypatch, tiny_encoder):
         training.check_shares(small_recipe(tiny_encoder, sources=sources))
 
 
-def test_fsdp_is_refused_rather_than_waited_for(monkeypatch, tiny_encoder):
-    from pairtune import training
-    from small import small_recipe
-
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")  # as accelerate launch --use_fsdp says it
-    with pytest.raises(UserError, match="start without it"):
-        training.check_shares(small_recipe(tiny_encoder))
-
-
 def test_the_parts_of_a_batch_are_the_batch_whatever_its_size():
     from datasets import Dataset
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from pairtune.data.table import BAD, GOOD, WORDS, Table, is_missing, quote, read_number
+from pairtune.data.table import BAD, GOOD, WORDS, Table, is_missing, names_a_column, quote, read_number
 from pairtune.errors import UserError
 
 SIDES = (  # the first that a table has both of
@@ -193,9 +193,12 @@ def _need_sides(table: Table, left: str | None, right: str | None) -> None:
 
 def _only_texts(table: Table, left: str | None, right: str | None, taken: set[Any]) -> tuple[str, str] | None:
     """The two columns of texts, in the order of the file, where no other column can be one; None where a person must say."""
-    if len({*table.names}) < len(table.names) or not all(names_a_column(name) for name in table.names):
+    # labels are no texts, whatever their column is called, unless its name is a label too: that file has no header
+    free = [name for name in table.names if name not in taken]
+    free = [name for name in free if not _look_like_labels(values := table.begin(name)) or _is_one(name, values)]
+    if len({*table.names}) < len(table.names) or not all(names_a_column(name) for name in free):
         return None
-    kinds = {name: _unlike_texts(table.begin(name)) for name in table.names if name not in taken and not _is_known(name)}
+    kinds = {name: _unlike_texts(table.begin(name)) for name in free if not _is_known(name)}
     texts = [name for name, kind in kinds.items() if kind == 0 or name in (left, right)]
     if len(texts) != 2 or 1 in {kind for name, kind in kinds.items() if name not in texts}:
         return None
@@ -203,9 +206,8 @@ def _only_texts(table: Table, left: str | None, right: str | None, taken: set[An
     return sides if {*sides} == {*texts} else None
 
 
-def names_a_column(name: str) -> bool:
-    """A word or two, and no sentence or number, as in a file without a header."""
-    return 0 < len(name.split()) <= 2 and name.strip()[-1] not in ".,!?" and read_number(name) is None
+def _is_one(name: str, values: Sequence[Any]) -> bool:
+    return read_number(name) is not None or plain_name(name) in {plain_name(str(value)) for value in values}
 
 
 def _is_known(name: str) -> bool:

@@ -331,3 +331,8 @@ def _refuse_strays(grade: np.ndarray, where: Callable[[int], str], most: int) ->
             f"{where(most)}: the label is {grade[most]:g}, while {len(others):,} of {len(grade):,} lie in "
             f"{others.min():g} to {others.max():g}; correct it (or divide all labels by 100 if that is their scale)"
         )
+
+
+def names_a_column(name: str) -> bool:
+    """A word or two, and no sentence or number, as in a file without a header."""
+    return 0 < len(name.split()) <= 2 and name.strip()[-1] not in ".,!?" and read_number(name) is None

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from pairtune.data.files import cut_fields, decode, read_bytes
-from pairtune.data.roles import names_a_column
-from pairtune.data.table import Table
+from pairtune.data.table import Table, names_a_column
 from pairtune.errors import UserError
 
 PARSED_AT_ONCE = 2**25  # bytes that Arrow parses at a time; a longer record is read by Python

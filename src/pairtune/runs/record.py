@@ -67,6 +67,7 @@ class Run(BaseModel):
 
     before, after: scores by split, of the original encoder and as it was saved. kept_epochs: one for each stage, 0 if no epoch
     beat what the stage began with. best_epoch: that of the last stage. mean_of: how many trainings the weights are averaged over.
+    led_by: what the training of these epochs changes of the recipe, if another recipe or seed was better on dev.
     model: the path of the folder. sizes: the scores on dev of smaller embeddings, if they were trained.
     """
 
@@ -85,6 +86,7 @@ class Run(BaseModel):
     best_epoch: int
     kept_epochs: list[int] = []
     mean_of: int = 1
+    led_by: str = ""
     pairs: dict[str, int]
     notes: list[str] = []
     seconds: float
@@ -144,6 +146,7 @@ class Run(BaseModel):
             kept = f"the mean of the weights after each of {count} epochs"
         else:
             kept = f"epoch {self.best_epoch} of {count}, the {'last' if self.recipe.get('select') == 'last' else 'best on dev'}"
+        kept += f" with {self.led_by}" if self.led_by else ""
         return kept if self.mean_of == 1 else f"the mean of the weights of {self.mean_of} trainings; of the first, {kept}"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pairtune.errors import UserError
 from pairtune.runs.recipe import STAGE_TABLES, Recipe, Source, Stage
+from pairtune.runs.record import dotted
 from pairtune.runs.toml import make_recipe, parse_override
 
 
@@ -71,6 +72,12 @@ def _lay_over(recipe: Recipe, stage: Stage, source: Source) -> Stage:
     table = stage.model_dump(exclude_unset=True)
     own = {key: {**table.get(key, {}), **changes} for key, changes in (("loss", source.loss), ("order", source.order)) if changes}
     return make_recipe({"name": recipe.name, **table, **own}, origin=f"recipe {recipe.name}, source {source.name}").stages[0]
+
+
+def describe_difference(recipe: Recipe, other: Recipe) -> str:
+    """In which settings of its stages the other recipe differs, in words; empty where it does not."""
+    mine, theirs = (dict(dotted({"stages": one.model_dump(mode="json")["stages"]})) for one in (recipe, other))
+    return ", ".join(f"{name} = {_shown(value)}" for name, value in theirs.items() if mine.get(name) != value)
 
 
 def _all_stages(recipe: Recipe) -> list[Stage]:

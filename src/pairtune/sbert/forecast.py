@@ -17,7 +17,7 @@ from torch import Tensor
 
 from pairtune.encoders.embedding import leave_no_trace
 from pairtune.errors import UserError
-from pairtune.processes import gather_everywhere, share_from_first, world_size
+from pairtune.processes import gather_everywhere, share_from_first, spreads_weights, world_size
 from pairtune.progress import is_first, say
 from pairtune.runs.folder import write_whole
 from pairtune.runs.recipe import Stage
@@ -72,18 +72,25 @@ class Forecast:
 
 
 def fit_memory(
-    make: Callable[[Stage], PairTrainer], stage: Stage, folder: Path | None, title: str, *, worth: int = WORTH
+    make: Callable[[Stage], PairTrainer],
+    stage: Stage,
+    folder: Path | None,
+    title: str,
+    *,
+    worth: int = WORTH,
+    free: int | None = None,
 ) -> tuple[PairTrainer, Stage]:
     """The trainer of a stage, and the stage, with the `loss.mini_batch_size` that its memory asks for; says what it will need.
 
     folder: where the choice is kept for a resume, which must make the same steps. worth: see `is_worth_a_trial`.
+    free: the bytes that a process may have beside the weights, unless that is what the device has.
     """
     kept = share_from_first(lambda: _read_chosen(folder))
     if kept is not None:
         stage = with_part(stage, kept)
     trainer = make(stage)
     if kept is None and is_worth_a_trial(trainer, stage, worth):
-        found = forecast(trainer, stage)
+        found = forecast(trainer, stage, free)
         say(f"{title}: {describe_forecast(found, trainer, stage)}")
         part = 0 if stage.loss.mini_batch_size else min(gather_everywhere(found.fitting_part()), key=lambda one: one or np.inf)
         if part:
@@ -108,13 +115,21 @@ def can_part(trainer: PairTrainer) -> bool:
 
 
 def is_worth_a_trial(trainer: PairTrainer, stage: Stage, worth: int) -> bool:
-    """Whether the training has the pairs of so many trials: with WORTH, the trial takes about 2 % of it."""
+    """Whether the training has the pairs of so many trials: with WORTH, the trial takes about 2 % of it.
+
+    With FSDP it is not: what is spread in training would have to fit whole.
+    """
+    if spreads_weights():
+        return False
     pairs = len(trainer.train_dataset) * stage.train.epochs  # type: ignore[arg-type]
     return pairs >= worth * 2 * PROBE * world_size()
 
 
-def forecast(trainer: PairTrainer, stage: Stage) -> Forecast:
-    """Try two short steps, on usual and on the longest pairs; weights, gradients and random numbers are as they were."""
+def forecast(trainer: PairTrainer, stage: Stage, free: int | None = None) -> Forecast:
+    """Try two short steps, on usual and on the longest pairs; weights, gradients and random numbers are as they were.
+
+    free: see `fit_memory`.
+    """
     model: Any = trainer.model
     dataset: Any = trainer.train_dataset
     own = stage.train.batch_size // world_size()
@@ -135,7 +150,7 @@ def forecast(trainer: PairTrainer, stage: Stage) -> Forecast:
         token=saved / size_of_batch(hard),
         tokens=size_of_batch(longest),
         texts=min(own, len(rows)) * 2,
-        free=free_memory(model.device),
+        free=free_memory(model.device) if free is None else free,
         speed=min(PROBE, own) * world_size() / took,
     )
 
@@ -209,8 +224,14 @@ def describe_forecast(found: Forecast, trainer: PairTrainer, stage: Stage) -> st
 def explain_part(found: Forecast, part: int, trainer: PairTrainer, stage: Stage) -> str:
     """That the batch does not fit, and what is done about it, or can be."""
     need = f"a batch of {stage.train.batch_size:,} pairs takes {gigabytes(found.step())}, and {gigabytes(found.free)} are free"
-    if can_part(trainer):
+    if can_part(trainer) and found.step(part) <= found.free:
         return f"{need}: loss.mini_batch_size is {part} for this run: the same mathematics, a little slower"
+    if can_part(trainer):
+        return (
+            f"{need}: loss.mini_batch_size is {part} for this run. That still takes {gigabytes(found.step(part))}, "
+            f"{gigabytes(found.fixed)} of it gradients and optimizer: if memory runs out, train an adapter "
+            f'(--set adapter.kind=lora), set train.optimizer = "adamw-8bit", or take a smaller encoder'
+        )
     return f"{need}, and this loss cannot go through a batch in parts: if memory runs out, lower train.batch_size"
 
 

@@ -20,10 +20,11 @@ from pairtune import __version__
 from pairtune.data.pairs import ALIKE, PairSet, Task
 from pairtune.encoders.loading import ENCODERS
 from pairtune.metrics import distinct_queries
-from pairtune.runs.evidence import EVIDENCE, MOST_ITEMS, Evidence, Judged, Outcome, shorten
+from pairtune.runs.evidence import EVIDENCE, MOST_ITEMS, Evidence, Judged, Outcome, Watched, read_evidence, shorten
 from pairtune.runs.folder import RunFolder, write_whole
 from pairtune.runs.recipe import Recipe
 from pairtune.runs.record import Run, Size, Trained
+from pairtune.runs.settings import describe_difference
 from pairtune.runs.toml import to_toml
 from pairtune.sbert.evaluator import Hits, evaluate_task
 from pairtune.sbert.raw import CITATION
@@ -99,7 +100,23 @@ def describe_test(task: Task, before: Outcome, after: Outcome) -> Judged:
     )
 
 
-def write_evidence(folder: RunFolder, task: Task, stages: int, after: Outcome | None) -> None:
+def follow_leader(record: Run, leader: Run) -> Run:
+    """The record with the epochs of another training on the same pairs, whose weights are kept or lead their mean."""
+    asked, other = (Recipe.model_validate(one.recipe) for one in (record, leader))
+    changed = describe_difference(asked, other) or f"seed = {leader.seed}"
+    epochs = {name: getattr(leader, name) for name in ("epochs", "best_epoch", "kept_epochs")}
+    return record.model_copy(update={**epochs, "led_by": changed})
+
+
+def read_stages(folder: RunFolder, stages: int, leader: Run | None) -> list[Watched]:
+    """What was seen of the stages of a training; leader: another one that is finished, in place of that of the folder."""
+    if leader is None:
+        return [read_watched(folder.stage(number)) for number in range(1, stages + 1)]
+    evidence = read_evidence(Path(leader.model).parent / EVIDENCE)
+    return evidence.stages if evidence else []
+
+
+def write_evidence(folder: RunFolder, task: Task, stages: list[Watched], after: Outcome | None) -> None:
     """Gather what the stages and the two evaluations found into evidence.json. after: of the model at the end."""
     kept = outcome_before(folder)
     before = Outcome.model_validate_json(kept.read_bytes()) if kept.exists() else None
@@ -107,7 +124,7 @@ def write_evidence(folder: RunFolder, task: Task, stages: int, after: Outcome | 
         command=describe_command(sys.argv),
         kind=task.kind,
         positive_above=task.positive_above,
-        stages=[read_watched(folder.stage(number)) for number in range(1, stages + 1)],
+        stages=stages,
         test=describe_test(task, before, after) if before and after else None,
     )
     write_whole(folder.path / EVIDENCE, evidence.model_dump_json())

@@ -26,7 +26,7 @@ from pairtune.errors import UserError
 from pairtune.fast.architectures import first_position, lengths_to_capture, why_padded
 from pairtune.fast.packing import PackingCollator
 from pairtune.fast.step import FastStep
-from pairtune.processes import process_place, world_size
+from pairtune.processes import process_place, spreads_weights, world_size
 from pairtune.progress import say
 from pairtune.runs.recipe import Select, Stage
 from pairtune.sbert.averaging import Average, Blend
@@ -170,6 +170,8 @@ def packing_collator(
         reason = "train.gradient_checkpointing; loss.mini_batch_size saves memory too, and is faster"
     if part and arguments.parallel_mode != ParallelMode.NOT_PARALLEL:
         reason = "loss.mini_batch_size with several processes"
+    if spreads_weights():
+        reason = "FSDP"
     if arguments.parallel_mode == ParallelMode.NOT_DISTRIBUTED:
         reason = "several GPUs in one process; start it with torchrun"
     if reason:
@@ -223,7 +225,7 @@ def make_trainer(
     keep = KeepBest(arguments.metric_for_best_model or "") if select == "best" and not checkpoints else None
     held = [one for one in (mined, keep) if one]
     own = [*temperature_callbacks(*losses.values()), *held, *asked_callbacks(model, stage, select)]
-    trainer = PairTrainer(
+    trainer = trainer_class()(
         model=model,
         args=arguments,
         train_dataset=dataset,
@@ -239,6 +241,15 @@ def make_trainer(
         torch.manual_seed(seed + place)  # dropout differs from process to process
     keep_logs(trainer, folder.parents[1] / "logs" / folder.name)
     return trainer
+
+
+def trainer_class() -> type[PairTrainer]:
+    """The trainer, or the one whose weights are spread over the processes."""
+    if not spreads_weights():
+        return PairTrainer
+    from pairtune.sbert.sharded import ShardedTrainer  # it is one of these
+
+    return ShardedTrainer
 
 
 def batches_of(stages: Stages, sources: Mapping[str, Dataset]) -> HardBatches:
