@@ -379,7 +379,7 @@ def test_truth_values_are_labels(tmp_path, yes, no):
 
 
 def test_only_negative_labels_are_refused(tmp_path):
-    with pytest.raises(UserError, match=r"p\.csv: every label is 0: without a positive pair nothing can be learned"):
+    with pytest.raises(UserError, match=r"p\.csv: every label is 0: training needs positive pairs"):
         read_table(write_csv(tmp_path / "p.csv", labelled([0] * 30)), "q", "a", "y")
 
 

@@ -138,7 +138,7 @@ class OwnData:
 
         names = [*(self.data or ()), *(self.train or ()), *(self.dev or ()), *(self.test or ()), *(self.corpus or ())]
         if out.exists() and any(path.exists() and path.samefile(out) for name in names for path in expand_pattern(name)):
-            raise UserError(f"{out} is what is read, and its rows would be lost: give another name")
+            raise UserError(f"{out} is an input file, and its rows would be lost: give another name")
 
     def name(self) -> str:
         """How a run on these pairs is called."""

@@ -171,7 +171,7 @@ def _label(records: Records, roles: Roles, origin: str) -> tuple[PairSet, list[s
         grade = records.grade[0]
         if grade <= 0:
             raise UserError(
-                f"{origin}: every label is {grade:g}: without a positive pair nothing can be learned; name another column with "
+                f"{origin}: every label is {grade:g}: training needs positive pairs; name another column with "
                 f"--label, or give --no-label if all pairs go together"
             )
         said = f"every label is {grade:g}: every pair is positive"

@@ -176,7 +176,7 @@ def hardness(shown: Sequence[Shown]) -> list[Plot]:
     words = {
         "hardest": (
             "Cosine of the hardest negative",
-            "The most similar wrong right text of the batch, the mean over positive pairs.",
+            "The right text of another pair in the batch that is most similar. Mean over positive pairs.",
         ),
         "negative": ("Cosine of all negatives", "Left text i against right text j of the same batch, the mean over i ≠ j."),
         "likely_false": (
