@@ -6,8 +6,8 @@ reads it in many ways. So a part that repeats without end must be the last that 
 * what follows cannot begin with a character that the part takes: it takes all it can, and never has to give back;
 * something before it is a character that it does not take: only a few tries come to the same stretch.
 
-All else has an end, and the steps of a try are counted. What runs is written from the tree that was judged. In it a character stands
-for itself: without case, Oniguruma would also take `ß` for `ss`.
+All else has an end, and the steps of a try are counted. What runs is written from the tree that was judged. In it a character
+stands for itself: without case, Oniguruma would also take `ß` for `ss`.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def _members(one: One) -> np.ndarray:
 
 @cache
 def _members_of(source: str) -> np.ndarray:
-    """The engine is asked: it knows its sets best. Without case it is slow, and only characters that have one need be asked about."""
+    """The engine is asked, which knows its sets best; without case, where it is slow, only about characters that have one."""
     members = np.zeros(CODES, bool)
     without_case = source.startswith("(?i:")
     if without_case and len(letter := source.removeprefix("(?i:[").removesuffix("])")) == 1:
