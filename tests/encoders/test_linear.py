@@ -34,6 +34,9 @@ TAKEN = [
     r"xa++b",
     r"(?:ab|b){1,4}c",
     r"id[0-9]+(?:-\d+)?$",
+    r"-{3,}.*$",
+    r"^x.+$\nb",
+    "|".join(["ab", *(one + "-{450}" for one in "abcde")]),
 ]
 # with a text that, twice as long, takes more than three times the steps
 SLOW = [
@@ -43,7 +46,8 @@ SLOW = [
     (r"\d+:", "1", "may then fail"),
     (r"x\w++:", "x", "may then fail"),
     (r"\S+@\S+", "a", "what follows may begin with the same character: bound it, as in"),
-    (r"<.*?>", "<", "what follows may begin with the same character"),
+    (r"<.*?>", "<", "what follows may begin with the same character: bound it, as in .{0,200}?"),
+    (r"<.+$:", "<", "what follows may begin with the same character"),
     (r"x\w*\d{1,2}:", "x1", "what follows may begin with the same character"),
     (r"x(?:\w+,?){1,2}:", "x", "repeats a group without end"),
     (r"x(?=\w+:)", "x", "looks without end"),
@@ -54,6 +58,8 @@ OTHERS = [
     (r"(a|a){1,20}c", f"may take more than {STEPS:,} steps from one place"),
     (r"a{1,60}a{1,60}b", f"may take more than {STEPS:,} steps from one place"),
     (r"(?:(?:a?){9}){9}b", f"may take more than {STEPS:,} steps from one place"),
+    ("|".join(f"ab{n}" for n in range(999)), "|ab…' on: give what repeats smaller bounds, write fewer alternatives"),
+    (r"x.*?$", "repeats '.' without end, may then fail"),
     (r"#\w+?", "takes as few of"),
     (r"(?:ab)++", "repeats a group without end"),
     (r"(?:ab)?+c", "gives nothing back"),

@@ -6,6 +6,8 @@ import errno
 import json
 import multiprocessing
 import os
+import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -65,7 +67,7 @@ def record(seed=1, dev=0.5, test=0.4):
 
 
 def test_a_record_comes_back_as_it_was(tmp_path):
-    path = tmp_path / "deep" / "results.jsonl"
+    path = tmp_path / "how" / "deep" / "results.jsonl"
     append_record(path, record(1))
     append_record(path, record(2))
     assert read_records(path) == [record(1), record(2)]
@@ -105,6 +107,14 @@ def test_a_line_cut_short_by_a_crash_costs_only_itself(tmp_path, capsys):
     append_record(path, record(2))
     assert [run.seed for run in read_records(path)] == [1, 2]
     assert "results.jsonl, line 2: not a run record" in capsys.readouterr().err
+
+
+def test_a_line_that_is_no_record_does_not_hide_what_follows_it(tmp_path, capsys):
+    path = tmp_path / "results.jsonl"
+    path.write_text(f"nonsense\n\n{record(1).model_dump_json()}\nnonsense\n{record(2).model_dump_json()}\n")
+    assert [run.seed for run in read_records(path)] == [1, 2]
+    said = capsys.readouterr().err
+    assert "line 1: not a run record" in said and "line 4: not a run record" in said
 
 
 def test_a_record_is_appended_when_no_other_process_is_at_it(tmp_path, monkeypatch):
@@ -297,6 +307,19 @@ def test_a_lock_that_cannot_be_waited_for_is_an_error_and_no_free_pass(tmp_path)
         take_lock(closed, wait=True)
 
 
+def test_who_waits_for_a_lock_gets_it_after_the_one_who_had_it(tmp_path):
+    happened = []
+    with (tmp_path / "file").open("w") as held, (tmp_path / "file").open("w") as wanted:
+        assert take_lock(held.fileno(), wait=True)
+        waiting = threading.Thread(target=lambda: happened.append(take_lock(wanted.fileno(), wait=True)))
+        waiting.start()
+        waiting.join(0.1)  # whoever does not wait is done by now
+        happened.append("let go")
+        held.close()
+        waiting.join()
+    assert happened == ["let go", True]
+
+
 def test_overwriting_loses_all_but_the_lock(tmp_path):
     folder = open_folder(tmp_path / "run")
     (folder.path / "checkpoints").mkdir()
@@ -487,6 +510,7 @@ UNWRITTEN = [
     (OSError(errno.EROFS, "Read-only file system"), "let this user write there; the last"),
     (PermissionError(errno.EACCES, "Permission denied", "model"), "let this user write there; the last"),
     (PermissionError(errno.EPERM, "Operation not permitted", "model"), "let this user write there; the last"),
+    (shutil.Error([("a", "b", "[Errno 28] No space left on device: 'b'")]), "free some space; the last"),
     (RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos"), "free some space, if the disk is full"),
     (RuntimeError("basic_ios::clear: iostream error\nfailed writing file data/0"), "free some space, if the disk is full"),
 ]
@@ -502,6 +526,20 @@ def test_a_write_that_failed_is_answered_with_what_helps(tmp_path, problem, advi
 def test_a_write_that_failed_is_known_by_what_was_behind_it(tmp_path):
     with pytest.raises(UserError, match="free some space; the last"), disk_in_words(tmp_path):
         raise RuntimeError("could not save") from OSError(RUST.format("No space left on device", errno.ENOSPC))
+
+
+def test_of_a_folder_that_could_not_be_copied_the_first_file_is_told(tmp_path):
+    files = [("a", "b", "[Errno 28] No space left on device: 'b'"), ("c", "d", "[Errno 28] No space left on device: 'd'")]
+    with pytest.raises(UserError) as found, disk_in_words(tmp_path):
+        raise shutil.Error(files)
+    assert f"could not write to {tmp_path} ([Errno 28] No space left on device: 'b'): free some space;" in str(found.value)
+
+
+def test_a_write_that_failed_is_known_by_its_number_where_its_words_have_none(tmp_path):
+    problem = OSError("the disk is full")
+    problem.errno = errno.ENOSPC  # as Windows has it, whose words say WinError 112
+    with pytest.raises(UserError, match="free some space"), disk_in_words(tmp_path):
+        raise problem
 
 
 @pytest.mark.parametrize(
@@ -568,6 +606,7 @@ def test_the_seed_that_is_best_on_dev_is_kept_and_where_dev_was_trained_on_the_f
     runs = [record(1, dev=0.5, test=0.9), record(2, dev=0.6, test=0.1), record(3, dev=0.4, test=0.5)]
     assert kept_run(runs) == 1
     assert kept_run([run.model_copy(update={"recipe": {"dev": "joined"}}) for run in runs]) == 0
+    assert kept_run([runs[1].model_copy(update={"recipe": {"dev": "joined"}})]) == 0
 
 
 def test_settings_of_several_stages_are_numbered():

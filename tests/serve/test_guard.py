@@ -31,6 +31,7 @@ def call(guard, headers=(), path="/api/score", parts=(b"{}",), kind="http"):
     scope = {"type": kind, "path": path, "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers]}
     asyncio.run(guard(scope, receive, send))
     start, *rest = sent
+    assert [message["type"] for message in sent] == ["http.response.start", *["http.response.body"] * len(rest)]
     return start["status"], dict(start["headers"]), json.loads(b"".join(message["body"] for message in rest))
 
 
@@ -93,6 +94,62 @@ def test_the_api_asks_for_the_token_and_pages_do_not(given, status):
         assert (sent[b"www-authenticate"], sent[b"connection"]) == (b"Bearer", b"close")
         assert sent[b"content-type"] == b"application/json"
         assert answer["given"] == ("no token" if given is None else "another token")
+
+
+TWO_LENGTHS, A_LENGTH = "Content-Length and Transfer-Encoding", [("content-length", "9999999999")]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "error", "given", "expected"),
+    [
+        ([("host", "a.b")], 421, "this server does not go by that name", "Host: a.b", "127.0.0.1 or [::1] or localhost"),
+        ([], 401, "this server asks for a token", "no token", "Authorization: Bearer TOKEN"),
+        (
+            [("content-length", "2"), ("transfer-encoding", "chunked")],
+            400,
+            "the request has two lengths",
+            TWO_LENGTHS,
+            "one of the two",
+        ),
+        (
+            [("host", "localhost")],
+            400,
+            "the request has a header twice",
+            "host",
+            "each of host, content-length and authorization once",
+        ),
+        (A_LENGTH, 413, "the request is too large", "9,999,999,999 bytes or more", "at most 1,048,576 bytes"),
+        (None, 408, "the request did not arrive within 0 s", "0 bytes", "all of it"),
+        (None, 503, "no answer within 0 s", "a long request", "fewer or shorter texts"),
+        (None, 503, "too many requests at once", "0 requests are waiting already", "at most 0: try again in a second"),
+    ],
+)
+def test_a_refusal_says_what_was_given_and_what_was_expected(headers, status, error, given, expected):
+    guard = Guard(
+        tell,
+        token="secret-token",
+        hosts=HOSTS,
+        body_seconds=0.01 if status == 408 else 9.0,
+        answer_seconds=0.01 if "no answer" in error else 9.0,
+        most_waiting=0 if "too many" in error else 9,
+    )
+    own, token = ("host", "localhost"), ("authorization", "Bearer secret-token")
+    sent = [*([] if status == 421 else [own]), *([] if status == 401 else [token]), *(headers or [])]
+    found, _, answer = call(guard, sent, parts=() if headers is None else (b"{}",))
+    assert found == status and answer == {"error": error, "given": given, "expected": expected, "problems": []}
+
+
+def test_a_message_without_a_part_of_the_body_adds_nothing():
+    async def receive():
+        return {"type": "http.request"}  # its body and whether more comes are as ASGI's defaults say
+
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(Guard(tell)({"type": "http", "path": "/api/score", "headers": []}, receive, send))
+    assert json.loads(sent[1]["body"]) == {"read": 0, "more": False}
 
 
 def test_a_body_is_given_to_the_app_whole_up_to_the_limit_and_not_a_byte_more():

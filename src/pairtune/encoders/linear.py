@@ -6,7 +6,8 @@ reads it in many ways. So a part that repeats without end must be the last that 
 * what follows cannot begin with a character that the part takes: it takes all it can, and never has to give back;
 * something before it is a character that it does not take: only a few tries come to the same stretch.
 
-All else has an end, and the steps of a try are counted. What runs is written from the tree that was judged.
+All else has an end, and the steps of a try are counted. What runs is written from the tree that was judged. In it a character
+stands for itself: without case, Oniguruma would also take `ß` for `ss`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations
+
+import numpy as np
 
 from pairtune.encoders.expressions import ANY, WORD, Choice, Look, Mark, Node, Nodes, One, Reader, Repeat, write, write_one
 
 STEPS = 2000  # that an expression may take for each character of a text
+CODES = 0x110000  # numbers of characters
 NEWLINE = One("\n", "\n")
 NEXT = {"$": (NEWLINE,), r"\Z": (NEWLINE,), r"\z": ()}  # the characters that may stand behind such a place
 
@@ -59,13 +62,25 @@ def written_linear(pattern: str) -> str:
 def judge(nodes: Nodes, rest: Rest, before: Nodes) -> Rest:
     """These parts and what follows them; before: what stands before them."""
     for place in reversed(range(len(nodes))):
+        if nodes[place] == Mark("$") and place and takes_a_line(nodes[place - 1]):
+            continue  # a line ends where `.*` does
         rest = judge_part(nodes[place], rest, (*before, *nodes[:place]))
         if rest.steps > STEPS:
             raise ValueError(
-                f"may take more than {STEPS:,} steps from one place of a text, from {write(nodes[place:])!r} on: "
-                f"give what repeats smaller bounds, or have what follows begin with another character"
+                f"may take more than {STEPS:,} steps from one place of a text, from {shortened(write(nodes[place:]))!r} on: "
+                f"give what repeats smaller bounds, write fewer alternatives, or have what follows begin with another character"
             )
     return rest
+
+
+def takes_a_line(node: Node) -> bool:
+    """Whether it takes all that is left of a line."""
+    return isinstance(node, Repeat) and node.item == One(".") and node.most is None and node.how != "?"
+
+
+def shortened(expression: str) -> str:
+    """At most its first 80 characters."""
+    return expression if len(expression) <= 80 else f"{expression[:80]}…"
 
 
 def judge_part(node: Node, rest: Rest, before: Nodes) -> Rest:
@@ -96,16 +111,17 @@ def judge_part(node: Node, rest: Rest, before: Nodes) -> Rest:
 def judge_run(item: One, least: int, how: str, rest: Rest, before: Nodes) -> Rest:
     """A character that repeats without end."""
     part = write_one(item)
+    bounded = f"{part}{{{least},{max(200, least)}}}{how if how == '?' else ''}"
     if how == "?" and rest.sure:
         raise ValueError(f"takes as few of {part!r} as it can at its end: leave the `?` or the repeat out")
     if not (rest.sure or how == "+" or are_apart(item, least, rest)):
         raise ValueError(
-            f"repeats {part!r} without end, and what follows may begin with the same character: bound it, as in {part}{{1,200}}"
+            f"repeats {part!r} without end, and what follows may begin with the same character: bound it, as in {bounded}"
         )
     if not (rest.sure or is_guarded(item, least, before)):
         raise ValueError(
             f"repeats {part!r} without end, may then fail, and would read the same again from the next place: bound it, as in "
-            f"{part}{{1,200}}, or have it not match a character that always stands before it (<[^<>]+> for <[^>]+>)"
+            f"{bounded}, or have it not match a character that always stands before it (<[^<>]+> for <[^>]+>)"
         )
     tries = 1 if rest.sure else 1 + sum(map(most_width, before))
     return Rest(least + tries + rest.steps, (item, *(rest.first if least == 0 else ())), sure=least == 0 and rest.sure)
@@ -129,11 +145,15 @@ def judge_group(item: Choice, least: int, most: int | None, how: str, rest: Rest
 
 
 def either(ways: Sequence[Rest]) -> Rest:
-    """One of several: all are tried, unless a character tells which."""
+    """One of several: those are tried that may begin with the same character."""
     first = tuple(dict.fromkeys(one for way in ways for one in way.first))
-    apart = not any(meet(one, other) for left, right in combinations(ways, 2) for one in left.first for other in right.first)
-    steps = len(ways) + (max if apart else sum)(way.steps for way in ways)
-    return Rest(steps, first, sure=any(way.sure for way in ways))
+    steps = max(sum(other.steps for other in ways if may_begin_alike(way, other)) for way in ways)
+    return Rest(len(ways) + steps, first, sure=any(way.sure for way in ways))
+
+
+def may_begin_alike(way: Rest, other: Rest) -> bool:
+    """Whether a character may begin both."""
+    return way is other or any(meet(one, another) for one in way.first for another in other.first)
 
 
 def are_apart(item: One, least: int, rest: Rest) -> bool:
@@ -214,33 +234,68 @@ def most_width(node: Node) -> int:
     return 0
 
 
+@cache
 def meet(one: One, other: One) -> bool:
     """Whether a character matches both."""
-    return _has(one.literal or other.literal, f"(?={other.source}){one.source}")
-
-
-def is_within(one: One, other: One) -> bool:
-    """Whether all characters that match one match the other."""
-    return not _has(one.literal, f"(?!{other.source}){one.source}")
+    if one.literal and other.literal:
+        return one.literal == other.literal
+    return bool((_members(one) & _members(other)).any())
 
 
 @cache
-def _has(text: str, source: str) -> bool:
-    """Whether this is somewhere in the text, or in that of all characters. The engine is asked: it knows its sets best."""
+def is_within(one: One, other: One) -> bool:
+    """Whether all characters that match one match the other."""
+    return not (_members(one) & ~_members(other)).any()
+
+
+def _members(one: One) -> np.ndarray:
+    """For each character by its number, whether it matches. (1,114,112) bool."""
+    if not one.literal:
+        return _members_of(one.source)
+    members = np.zeros(CODES, bool)
+    members[ord(one.literal)] = True
+    return members
+
+
+@cache
+def _members_of(source: str) -> np.ndarray:
+    """The engine is asked, which knows its sets best; without case, where it is slow, only about characters that have one."""
+    members = np.zeros(CODES, bool)
+    without_case = source.startswith("(?i:")
+    if without_case and len(letter := source.removeprefix("(?i:[").removesuffix("])")) == 1:
+        members[ord(letter)] = True
+    elif without_case:
+        members |= _members_of(source[4:-1])
+    asked = _with_case() if without_case else _every_character()
+    members[_numbers(asked)] = True
+    members[_numbers(_without(asked, f"(?:{source})++"))] = False
+    return members
+
+
+def _without(text: str, expression: str) -> str:
     from tokenizers import Regex, normalizers
 
-    text = text or _every_character()
-    return len(normalizers.Replace(Regex(f"{source}(?m:.*)"), "").normalize_str(text)) < len(text)
+    return str(normalizers.Replace(Regex(expression), "").normalize_str(text))
+
+
+def _numbers(characters: str) -> np.ndarray:
+    return np.frombuffer(characters.encode("utf-32-le"), np.uint32)
 
 
 @cache
 def _every_character() -> str:
-    return "".join(chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000)
+    return "".join(chr(code) for code in range(CODES) if not 0xD800 <= code < 0xE000)
 
 
+@cache
+def _with_case() -> str:
+    return "".join(one for one in _every_character() if {one} != {one.lower(), one.upper(), one.title(), one.casefold()})
+
+
+@cache
 def _pair_for_one(one: One) -> str:
     """Characters that count as one where case does not: `ss` for `ß`. Empty where there are none."""
-    return next((pair for pair in _pairs() if _has(pair, rf"\A{one.source}\z")), "")
+    return next((pair for pair in _pairs() if not _without(pair, rf"\A{one.source}\z")), "")
 
 
 @cache
