@@ -69,12 +69,12 @@ def write_training(folder, encoder):
     return ["train", str(recipe), "--data", str(path), "--left", "q", "--right", "a", "--label", "y"]
 
 
-def write_mixed(folder, encoder):
-    """The same of two sources, whose pairs share batches."""
-    recipe = folder / "mixed.toml"
-    files = [write_pairs(folder / f"source-{seed}.jsonl", small_pairs(20, seed)) for seed in (7, 8)]
+def write_sources(folder, encoder, mix):
+    """The same of two sources, whose pairs share batches, or not."""
+    recipe = folder / f"sources-{mix}.toml"
+    files = [write_pairs(folder / f"source-{seed}.jsonl", small_pairs(count, seed)) for seed, count in ((7, 20), (8, 24))]
     tables = (f'[[sources]]\nname = "{file.stem}"\ndata = "{file}"\nleft = "q"\nright = "a"\nlabel = "y"\n' for file in files)
-    recipe.write_text("mix_sources = true\n" + settings(encoder) + "".join(tables))
+    recipe.write_text(("mix_sources = true\n" if mix else "") + settings(encoder) + "".join(tables))
     return ["train", str(recipe)]
 
 

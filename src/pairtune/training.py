@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from functools import partial
@@ -180,12 +179,9 @@ def check_shares(recipe: Recipe) -> None:
     from pairtune.processes import spreads_weights, world_size
 
     if spreads_weights():
+        from pairtune.sbert.sharded import check_spread
+
         check_spread(recipe)
-    if recipe.sources and not recipe.mix_sources and world_size() > 1:
-        raise UserError(
-            "batches of one source each cannot be trained in several processes: set mix_sources = true, start without torchrun, "
-            "or give one dataset"
-        )
     for size in (stage.train.batch_size for stage in recipe.stages):
         if size % world_size():
             above = -(-size // world_size()) * world_size()
@@ -193,21 +189,6 @@ def check_shares(recipe: Recipe) -> None:
                 f"train.batch_size is {size}, and {world_size()} processes share each batch: "
                 f"give a multiple of {world_size()}, such as {above}"
             )
-
-
-def check_spread(recipe: Recipe) -> None:
-    """Refuse settings of accelerate and of the recipe that do not go with weights that are spread over the processes."""
-    if os.environ.get("FSDP_VERSION", "1") != "2":
-        raise UserError("accelerate was told to use FSDP's first version: start with --fsdp_version 2")
-    found = {
-        "adapter": bool(recipe.adapter),
-        "loss.learn_temperature": any(stage.loss.learn_temperature for stage in recipe.stages),
-        'order.encode = "reuse"': any(stage.order.encode == "reuse" for stage in recipe.stages),
-        "loss.mini_batch_size": any(stage.loss.mini_batch_size for stage in recipe.stages),
-        'train.optimizer = "adamw-8bit"': any(stage.train.optimizer != "adamw" for stage in recipe.stages),
-    }
-    if wrong := [name for name, asked in found.items() if asked]:
-        raise UserError(f"FSDP spreads the weights over the processes, and does not go with {', '.join(wrong)}: train without")
 
 
 def find_finished(folder: RunFolder, asked: dict[str, Any], *, resume: bool, overwrite: bool) -> Run | None:

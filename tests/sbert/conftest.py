@@ -13,12 +13,14 @@ import pytest
 class Shared:
     """What two processes found and left.
 
-    words: the command line of their runs, which are in `folder`; mixed: the one of two sources.
+    words: the command line of their runs, which are in `folder`; mixed, sources: those of two sources, whose pairs share
+    batches or not.
     killed: how the run ended of which the first process was killed, and the one of which the second was.
     """
 
     words: list[str]
     mixed: list[str]
+    sources: list[str]
     folder: Path
     ranks: list[dict]
     killed: list[tuple[list[int], int]]
@@ -41,10 +43,11 @@ def shared(tiny_encoder, plain_encoder, tmp_path_factory):
     import torch
 
     import ddp_worker
-    from ranks import FAST, PADDED, STEPS, kill_one_rank, run_two_ranks, write_mixed, write_training
+    from ranks import FAST, PADDED, STEPS, kill_one_rank, run_two_ranks, write_sources, write_training
 
     out = tmp_path_factory.mktemp("ddp")
-    words, mixed = write_training(out, tiny_encoder), write_mixed(out, tiny_encoder)
+    words = write_training(out, tiny_encoder)
+    mixed, sources = (write_sources(out, tiny_encoder, mix) for mix in (True, False))
     killed = [kill_one_rank(rank, STEPS + 2, [*words, "--out", str(out / f"killed-{rank}")]) for rank in range(2)]
     commands = [
         *([*words, "--out", str(out / f"killed-{rank}"), "--resume"] for rank in range(2)),
@@ -52,10 +55,11 @@ def shared(tiny_encoder, plain_encoder, tmp_path_factory):
         [*words, "--out", str(out / "fast"), "--model", plain_encoder, *FAST],
         [*words, "--out", str(out / "padded"), "--model", plain_encoder, *PADDED],
         [*mixed, "--out", str(out / "mixed"), "--model", plain_encoder, *FAST],
+        [*sources, "--out", str(out / "sources"), "--model", plain_encoder],
     ]
     (out / "commands.json").write_text(json.dumps(commands))
     run_two_ranks(ddp_worker.__file__, tiny_encoder, out, logs=out)
-    return Shared(words, mixed, out, [torch.load(out / f"{rank}.pt") for rank in range(2)], killed)
+    return Shared(words, mixed, sources, out, [torch.load(out / f"{rank}.pt") for rank in range(2)], killed)
 
 
 @pytest.fixture(scope="session")

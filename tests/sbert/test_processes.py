@@ -27,17 +27,17 @@ def record_of(folder):
     return json.loads((folder / "seed-1" / "record.json").read_text())
 
 
-@pytest.mark.parametrize(("name", "more"), [("fast", FAST), ("padded", PADDED), ("mixed", FAST)])
+@pytest.mark.parametrize(("name", "more"), [("fast", FAST), ("padded", PADDED), ("mixed", FAST), ("sources", [])])
 def test_two_processes_train_what_one_trains(shared, plain_encoder, tmp_path, name, more):
-    words = shared.mixed if name == "mixed" else shared.words
+    words = {"mixed": shared.mixed, "sources": shared.sources}.get(name, shared.words)
     words = [*words, "--model", plain_encoder, *more, "--out", str(tmp_path / "alone")]
     assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
-    assert_trained_alike(tmp_path / "alone", shared.folder / name, plain_encoder)
+    assert_trained_alike(tmp_path / "alone", shared.folder / name, plain_encoder, pairs=33 if name == "sources" else 17)
 
 
-def assert_trained_alike(alone, shared, encoder, rel=1e-4):
+def assert_trained_alike(alone, shared, encoder, rel=1e-4, pairs=17):
     one, two = record_of(alone), record_of(shared)
-    assert one["pairs"] == two["pairs"] and one["pairs"]["train"] == 17
+    assert one["pairs"] == two["pairs"] and one["pairs"]["train"] == pairs
     two["recipe"]["stages"][0]["train"]["fast"] = one["recipe"]["stages"][0]["train"]["fast"]  # one may be padded
     assert one["recipe"] == two["recipe"]
     for mine, theirs in zip(one["epochs"], two["epochs"], strict=True):
@@ -69,9 +69,7 @@ def test_accelerate_starts_the_training_that_torchrun_starts(shared, plain_encod
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-@pytest.mark.parametrize(
-    "more", [[], ["--set", "loss.kind=mse", "--set", "loss.learn_temperature=false"]], ids=["joined", "rows"]
-)
+@pytest.mark.parametrize("loss", ["combo", "mse"])  # of the joined batch; of each row
 def test_two_processes_on_one_gpu_capture_their_steps_and_train_what_one_trains_with_padding(plain_encoder, tmp_path, loss):
     words = [*write_training(tmp_path, plain_encoder), "--set", "train.epochs=5", "--set", f"loss.kind={loss}"]
     words += ["--set", "loss.learn_temperature=false"] if loss == "mse" else []
@@ -105,8 +103,8 @@ def test_a_run_of_two_processes_of_which_one_was_killed_resumes_to_the_same_weig
 
 def test_only_the_first_process_speaks_and_writes(shared):
     first, second = ((shared.folder / f"rank-{rank}.log").read_text() for rank in range(2))
-    assert first.count("scoring") == 6 and "scoring" not in second and "report:" not in second
-    assert len(read_records(shared.folder / "results.jsonl")) == 6
+    assert first.count("scoring") == 7 and "scoring" not in second and "report:" not in second
+    assert len(read_records(shared.folder / "results.jsonl")) == 7
 
 
 @pytest.fixture(scope="module")
@@ -152,17 +150,6 @@ def test_a_batch_size_that_processes_cannot_share_is_refused(monkeypatch, tiny_e
     monkeypatch.setattr(processes, "world_size", lambda: 3)
     with pytest.raises(UserError, match="batch_size is 8, and 3 processes share each batch: give a multiple of 3, such as 9"):
         training.check_shares(small_recipe(tiny_encoder))
-
-
-def test_batches_of_one_source_each_are_refused(monkeypatch, tiny_encoder):
-    from pairtune import processes, training
-    from small import small_recipe
-
-    monkeypatch.setattr(processes, "world_size", lambda: 2)
-    sources = [{"name": "faq", "data": "faq.jsonl"}, {"name": "similar", "data": "similar.jsonl"}]
-    training.check_shares(small_recipe(tiny_encoder, sources=sources, mix_sources=True))
-    with pytest.raises(UserError, match="set mix_sources = true"):
-        training.check_shares(small_recipe(tiny_encoder, sources=sources))
 
 
 def test_the_parts_of_a_batch_are_the_batch_whatever_its_size():

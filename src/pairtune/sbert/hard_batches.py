@@ -25,7 +25,7 @@ from pairtune.sbert.callbacks import calling_trainer
 from pairtune.sbert.checkpoints import checkpoint_folder
 from pairtune.sbert.memory import Encoded, Kept
 from pairtune.sbert.raw import unnormalized
-from pairtune.sbert.sampler import OrderedBatchSampler
+from pairtune.sbert.sampler import OrderedBatchSampler, SharedSources
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -66,6 +66,7 @@ class HardBatches(TrainerCallback):
         self.settings = read_settings({name: value for name, value in locals().items() if name in OrderSettings.model_fields})
         self.sources: dict[str, OrderSettings] = {}  # of several datasets, those that are ordered otherwise
         self.samplers: list[OrderedBatchSampler] = []
+        self.mixture: SharedSources | None = None  # of several datasets, where processes share their batches
         self.shares = 1  # processes that share each batch; with 1, each has batches of its own
         self.kept: Kept | None = None
         self._encoded: dict[int, Encoded] = {}  # of each sampler in `_ordered`
@@ -82,7 +83,12 @@ class HardBatches(TrainerCallback):
         if self not in trainer.callback_handler.callbacks:
             trainer.add_callback(self)
         name = dataset[0].get("dataset_name") if self.sources else None
-        return OrderedBatchSampler(dataset, settings=self.sources.get(str(name), self.settings), shares=self.shares, **options)
+        settings = self.sources.get(str(name), self.settings)
+        if self.sources:  # whole batches: `SharedSources` cuts them, once their source was chosen
+            return OrderedBatchSampler(
+                dataset, settings=settings, **{**options, "batch_size": options["batch_size"] * self.shares}
+            )
+        return OrderedBatchSampler(dataset, settings=settings, shares=self.shares, **options)
 
     def __repr__(self) -> str:
         changed = {name: value for name, value in self.settings if value != OrderSettings.model_fields[name].default}
@@ -121,6 +127,8 @@ class HardBatches(TrainerCallback):
         for sampler in self.samplers:
             # the host does this too, but does not reach a sampler behind the two wrappers of a resume on several processes
             sampler.set_epoch(self._epoch)
+        if self.mixture is not None:
+            self.mixture.set_epoch(self._epoch)
         for number, sampler in enumerate(self._ordered):
             if not sampler.as_it_came:
                 sampler.order = self._order_epoch(number, kwargs["model"], args)

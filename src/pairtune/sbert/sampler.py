@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sentence_transformers.base.sampler import DefaultBatchSampler
+from torch.utils.data import BatchSampler
 
 from pairtune.errors import UserError
 from pairtune.ordering import ORDERINGS, Order, Side, epoch_seed, order_pairs
@@ -62,7 +63,7 @@ class OrderedBatchSampler(DefaultBatchSampler):
         """How many pairs of a step's batch the process at this place has, and how many all have. step: from 0, of all epochs."""
         batch = step % count_batches(len(self.dataset), self.size, self.drop_last)
         pairs = min(self.size, len(self.dataset) - batch * self.size)
-        return pairs // self.shares + (place < pairs % self.shares), pairs
+        return share_of(pairs, self.shares, place), pairs
 
     def set_epoch(self, epoch: int) -> None:
         """Begin another epoch; a model's order of the one before is no longer the order."""
@@ -123,6 +124,46 @@ class OrderedBatchSampler(DefaultBatchSampler):
         texts = list(self.dataset[self.columns[self.place]])
         other = list(self.dataset[self.columns[1 - self.place]]) if len(self.columns) > 1 else None
         return Side.of(texts, other)
+
+
+class SharedSources(BatchSampler):
+    """Batches of one source each, in the host's mixture of sources, of which every process has an equal part.
+
+    mixture: yields whole batches. The parts come one after the other, as accelerate deals them out.
+    """
+
+    def __init__(self, mixture: Any, shares: int) -> None:
+        self.batch_sampler, self.shares = mixture, shares
+        self.batch_size, self.drop_last = None, False  # type: ignore[assignment]  # as `OrderedBatchSampler` has it
+        self.sizes: list[int] = []  # of the epoch's batches so far
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self.sizes = []
+        for rows in self.batch_sampler:
+            self.sizes.append(len(rows))
+            for part in np.array_split(rows, self.shares):
+                yield part.tolist() or rows[:1]  # a filler
+
+    def __len__(self) -> int:
+        return len(self.batch_sampler) * self.shares
+
+    def own_share(self, step: int, place: int) -> tuple[int, int]:
+        """As `OrderedBatchSampler.own_share`."""
+        pairs = self.sizes[step % len(self.batch_sampler)]
+        return share_of(pairs, self.shares, place), pairs
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin another epoch."""
+        self.batch_sampler.set_epoch(epoch)
+
+
+def share_of(pairs: int, shares: int, place: int) -> int:
+    """How many pairs of a batch the process at this place has.
+
+    >>> [share_of(8, 3, place) for place in range(3)]
+    [3, 3, 2]
+    """
+    return pairs // shares + (place < pairs % shares)
 
 
 def _count_only(count: int) -> Side:

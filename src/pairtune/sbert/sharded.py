@@ -6,6 +6,7 @@ What trains is a copy of the encoder. The encoder itself stays whole: it is brou
 from __future__ import annotations
 
 import copy
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from pairtune.encoders.adapters import restore_weights
 from pairtune.errors import UserError
 from pairtune.processes import share_from_first
+from pairtune.runs.recipe import Recipe
 from pairtune.sbert.trainer import PairTrainer
 
 if TYPE_CHECKING:
@@ -130,3 +132,18 @@ class KeepWhole(TrainerCallback):
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """For whoever goes on with it."""
         self.trainer.gather()
+
+
+def check_spread(recipe: Recipe) -> None:
+    """Refuse settings of accelerate and of the recipe that do not go with weights that are spread over the processes."""
+    if os.environ.get("FSDP_VERSION", "1") != "2":
+        raise UserError("accelerate was told to use FSDP's first version: start with --fsdp_version 2")
+    found = {
+        "adapter": bool(recipe.adapter),
+        "loss.learn_temperature": any(stage.loss.learn_temperature for stage in recipe.stages),
+        'order.encode = "reuse"': any(stage.order.encode == "reuse" for stage in recipe.stages),
+        "loss.mini_batch_size": any(stage.loss.mini_batch_size for stage in recipe.stages),
+        'train.optimizer = "adamw-8bit"': any(stage.train.optimizer != "adamw" for stage in recipe.stages),
+    }
+    if wrong := [name for name, asked in found.items() if asked]:
+        raise UserError(f"FSDP spreads the weights over the processes, and does not go with {', '.join(wrong)}: train without")

@@ -38,6 +38,7 @@ from pairtune.sbert.losses import build_loss
 from pairtune.sbert.mined import mine_each_epoch
 from pairtune.sbert.optimizer import find_8bit_optimizer, without_bias_correction
 from pairtune.sbert.raw import PairLoss, raw_embeddings
+from pairtune.sbert.sampler import SharedSources
 from pairtune.sbert.temperature import temperature_callbacks
 
 LOG_STEPS = 10
@@ -71,13 +72,13 @@ class PairTrainer(SentenceTransformerTrainer):
             return super().training_step(model, inputs, num_items_in_batch)
         if not self.model.training:  # to say it to each of its modules takes longer than it should
             self.model.train()
-        loss, embeddings = self.fast.run(inputs["packed"], self._weigh_share())
+        loss, embeddings = self.fast.run(inputs["packed"], self._weigh_share(self.loss))
         self._show(embeddings)
         return loss
 
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
         """The host's, or that of a packed batch; of several processes each computes the loss of all, or its part of it."""
-        weight = self._weigh_share()
+        weight = self._weigh_share(self.loss[inputs["dataset_name"]] if isinstance(self.loss, dict) else self.loss)
         if "packed" not in inputs:
             found: Any = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
             loss, *more = found if return_outputs else (found,)
@@ -88,18 +89,28 @@ class PairTrainer(SentenceTransformerTrainer):
         loss = loss * weight
         return (loss, *more) if return_outputs else loss
 
-    def _weigh_share(self) -> float:
+    def get_multi_dataset_batch_sampler(self, *args: Any, **kwargs: Any) -> Any:
+        """The host's mixture of sources; several processes share each of its batches."""
+        mixture = super().get_multi_dataset_batch_sampler(*args, **kwargs)
+        if self.batches is None or self.batches.shares == 1:
+            return mixture
+        self.batches.mixture = SharedSources(mixture, self.batches.shares)
+        return self.batches.mixture
+
+    def _weigh_share(self, loss: Any) -> float:
         """The weight of this process's loss; tells the loss whether the process has pairs in this step at all."""
         own, pairs = self._share()
-        if isinstance(self.loss, PairLoss):
-            self.loss.filler = not own
-        joins = getattr(self.loss, "gather_across_devices", False)
+        if isinstance(loss, PairLoss):
+            loss.filler = not own
+        joins = getattr(loss, "gather_across_devices", False)
         # a mean over the rows of this process, averaged with the others': as one over all rows
         return own * world_size() / pairs if pairs and not joins else 1.0
 
     def _share(self) -> tuple[int, int]:
         """How many pairs of the step's batch this process has, and how many all have; (1, 0) where batches are not shared."""
-        samplers = [one for one in self.batches.samplers if one.shares > 1] if self.batches and self.model.training else []
+        if self.batches is None or not self.model.training:
+            return 1, 0
+        samplers = [one for one in (self.batches.mixture, *self.batches.samplers) if one is not None and one.shares > 1]
         return samplers[0].own_share(self.state.global_step, process_place()[0]) if samplers else (1, 0)
 
     def log(self, logs: dict[str, Any], *args: Any, **kwargs: Any) -> None:
