@@ -218,8 +218,9 @@ def test_memory_grows_with_the_pairs_and_not_with_their_square():
 @needs_gpu
 @pytest.mark.cuda
 def test_the_size_of_a_batch_chooses_its_path_on_a_gpu():
-    sizes = DenseSizes()
-    paths = {sizes.first - 1: "Stack", sizes.first: "DenseLoss", sizes.last: "DenseLoss", sizes.last + 1: "FusedLoss"}
-    for pairs, path in paths.items():
-        loss = batch_softmax_loss(*embeddings(pairs))
-        assert loss.grad_fn.name().startswith(path) or (path == "Stack" and "Loss" not in loss.grad_fn.name())
+    sizes = DenseSizes(last=8192)
+    for pairs in (sizes.first - 1, sizes.first, sizes.last, sizes.last + 1):
+        found = fuse_dense(*embeddings(pairs), 0.05, None, "both", "l2", pairs, sizes)
+        assert (found is not None) == (sizes.first <= pairs <= sizes.last)
+        assert found is None or found.grad_fn.name().startswith("DenseLoss")
+    assert not batch_softmax_loss(*embeddings(1024)).grad_fn.name().startswith("DenseLoss")  # not measured, so not taken
