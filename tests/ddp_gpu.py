@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from pairtune.cli import main
+from pairtune.fast.step import FastStep
 
 PLAYED = "graphs played:"
 
@@ -29,6 +30,7 @@ class CountedGraph(torch.cuda.CUDAGraph):
 if __name__ == "__main__":
     dist.init_process_group("gloo")
     torch.cuda.CUDAGraph = CountedGraph
+    FastStep.several = True
     try:
         main(sys.argv[1:])
     finally:

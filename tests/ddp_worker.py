@@ -108,6 +108,7 @@ def train(folder: str, out: Path, batch: int, gather: bool, packed: bool = False
     )
     if cut:
         trainer.fast = FastStep(trainer, devices=("cpu",))
+        trainer.fast.several = True
     trainer.train()
     weights = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
     return {"temperature": loss.temperature.value, "weights": weights}

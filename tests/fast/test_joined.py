@@ -18,7 +18,7 @@ from pairtune.sbert.trainer import PairTrainer
 class CutStep(FastStep):
     """As several processes compute a step."""
 
-    joined = True
+    joined, several = True, True
 
 
 class HostStep(FastStep):

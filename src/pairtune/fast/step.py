@@ -27,8 +27,11 @@ LEAST_TOKENS = 8_192  # in a batch; below, a captured step is as fast
 class FastStep:
     """Encodes a packed batch without padding, in one pass or in parts, and hands its embeddings to the trainer's loss.
 
-    On a GPU a step of one pass is a captured graph, in bf16 with copies of the parameters; of several processes it is two.
+    On a GPU a step of one pass is a captured graph, in bf16 with copies of the parameters; of several processes it is two, where
+    `several` says so: that has been tested on a CPU, without graphs, and waits for a run on GPUs.
     """
+
+    several = False
 
     def __init__(self, trainer: SentenceTransformerTrainer, devices: Collection[str] = ("cuda",)) -> None:
         """devices: the kinds on which steps are cut up as graphs need it."""
@@ -46,7 +49,7 @@ class FastStep:
             and not args.fp16
             and args.gradient_accumulation_steps == 1
             and not isinstance(self.trainer.loss, dict)  # of several datasets
-            and (self.joined or not getattr(self.trainer.loss, "waits_for_device", False))
+            and (self.several if self.joined else not getattr(self.trainer.loss, "waits_for_device", False))
         )
 
     @property
