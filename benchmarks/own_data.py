@@ -21,6 +21,7 @@ from time import monotonic
 from typing import Annotated
 
 import typer
+from benchmarks.orphans import end_with_parent
 from lab.own.candidates import CANDIDATES, recipe_of
 from lab.own.cases import CASES, load_case
 from lab.own.page import SHIPPED
@@ -84,7 +85,7 @@ def main(
     known = {(run.case, run.name, run.seed) for run in read_own_runs(file, results)}
     missing = [one for one in asked if (one.case, one.name, one.seed) not in known]
     say(f"{len(missing)} of {len(asked)} trainings to make")
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
         submitted = {pool.submit(train_one, one): one for one in missing}
         for number, done in enumerate(as_completed(submitted), start=1):
             one = submitted[done]

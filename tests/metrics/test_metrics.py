@@ -46,6 +46,10 @@ def test_a_query_without_a_positive_counts_zero():
     assert values == {"MAP": 0.5, "MRR": 0.5, "P@1": 0.5, "HP@1": 0.5}
 
 
+def test_one_pair_correlates_with_nothing():
+    assert score_split(ranking([1], ["q"]), np.array([0.4]), ["Spearman", "Pearson"]) == {"Spearman": 0.0, "Pearson": 0.0}
+
+
 @pytest.mark.parametrize("name", ["a\0{}", "\ud800{}", " {} \n", "{}\t1"])
 def test_any_text_may_be_the_name_of_a_query(name):
     """Left texts are names of queries. One with NUL ended the process, in the library that computes these."""

@@ -6,9 +6,11 @@ import ir_measures
 import numpy as np
 import pytest
 from ir_measures import AP, RR, R, nDCG
+from sklearn.metrics import ndcg_score
 
 from pairtune.data.pairs import PairSet
-from pairtune.metrics import score_split
+from pairtune.errors import UserError
+from pairtune.metrics import score_split, scores_per_item
 
 NAMES = {"MRR@10": RR @ 10, "nDCG@10": nDCG @ 10, "Recall@5": R @ 5, "MAP": AP}
 
@@ -40,6 +42,40 @@ def test_every_metric_is_that_of_ir_measures(seed, graded):
     expected = ir_measures.calc_aggregate(list(NAMES.values()), qrels, run)
     found = score_split(pairs.gold(), scores, list(NAMES))
     assert found == {name: pytest.approx(expected[measure], abs=1e-6) for name, measure in NAMES.items()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_values_of_the_queries_have_the_metric_as_their_mean(name):
+    pairs, _, scores = a_search(2, graded=True)
+    values = scores_per_item(pairs.gold(), scores, name)
+    assert len(values) == 12 and np.mean(values) == pytest.approx(score_split(pairs.gold(), scores, [name])[name])
+
+
+@pytest.mark.parametrize(("grades", "gains"), [([0, 1, 2], [0, 1, 2]), ([0, 2, 2], [0, 1, 1])])
+def test_three_grades_are_gains_in_a_search_and_two_are_right_and_wrong(grades, gains):
+    corpus, grade = ["a", "b", "c"], np.array(grades, np.float32)
+    pairs = PairSet.of(["q"] * 3, corpus, (grade > 0).astype(float), grade=grade, corpus=corpus)
+    scores = np.array([[0.3, 0.2, 0.1]])
+    expected = ndcg_score(np.array([gains]), scores, k=3)
+    assert score_split(pairs.gold(), scores, ["nDCG@3"])["nDCG@3"] == pytest.approx(expected)
+
+
+def test_a_text_that_was_judged_twice_counts_by_its_best_grade():
+    rows = [("a", 2), ("a", 1), ("b", 1), ("c", 0)]
+    grade = np.array([grade for _, grade in rows], np.float32)
+    pairs = PairSet.of(["q"] * 4, [text for text, _ in rows], (grade > 0).astype(float), grade=grade, corpus=["a", "b", "c"])
+    scores = np.array([[0.1, 0.9, 0.5]])
+    expected = ndcg_score(np.array([[2, 1, 0]]), scores, k=3)
+    assert score_split(pairs.gold(), scores, ["nDCG@3"])["nDCG@3"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda gold: score_split(gold, np.zeros((1, 2)), ["F1"]), lambda gold: scores_per_item(gold, np.zeros((1, 2)), "F1")]
+)
+def test_a_metric_of_pairs_is_refused_for_a_search(ask):
+    known = r"metric F1 cannot be computed for a search; use one of: .*MRR, .*MAP"
+    with pytest.raises(UserError, match=known):
+        ask(PairSet.of(["q"], ["a"], corpus=["a", "b"]).gold())
 
 
 def test_among_equal_scores_wrong_answers_come_first():
