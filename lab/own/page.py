@@ -217,7 +217,8 @@ sentences use a word alike, how near two definitions stand, a definition by its 
 * **"Best stock loss"** is the best of them *on test*: a bar that nobody could choose beforehand. The line below each table also
   has the stock loss that is best on dev, for which a user trains all of them. Our recipes were chosen on dev, or by
   cross-validation, over these very cases: on other data expect somewhat less.
-* **F1** is at the threshold with the highest F1 on dev, for all systems. The product now chooses a steadier one (`python -m lab thresholds`).
+* **F1** is at the threshold with the highest F1 on dev, for all systems. The product now chooses a steadier one
+  (`python -m lab thresholds`).
 * **Seeds**: one or two each; the tables show means. With MPNet one, and not every stock loss ran on every case.
 * **Marked sides** (`prompts` in the name of a candidate): these runs had scored the encoder with prompts before training. In
   their records that score was replaced by the one without, and epoch 0 was applied to it.
