@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from pairtune.cli import main
+from pairtune.processes import leave_group
 
 PLAYED = "graphs played:"
 
@@ -29,7 +30,11 @@ class CountedGraph(torch.cuda.CUDAGraph):
 if __name__ == "__main__":
     dist.init_process_group("gloo")
     torch.cuda.CUDAGraph = CountedGraph
+    code = None
     try:
         main(sys.argv[1:])
-    finally:
-        print(PLAYED, CountedGraph.played, flush=True)
+    except SystemExit as end:
+        code = end.code
+    print(PLAYED, CountedGraph.played, flush=True)
+    leave_group()  # whoever made it: a thread of it that outlives Python aborts the process
+    sys.exit(code)
