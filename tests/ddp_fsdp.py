@@ -20,6 +20,7 @@ from transformers.trainer import DEFAULT_CALLBACKS
 
 from held import Hold
 from pairtune.cli import main
+from pairtune.processes import leave_group
 
 plain = PartialState.__init__
 
@@ -39,3 +40,4 @@ if __name__ == "__main__":
     for words in json.loads(Path(sys.argv[2]).read_text()):
         with suppress(SystemExit):
             main(words)
+    leave_group()  # whoever made it: a thread of it that outlives Python aborts the process

@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from pairtune.cli import main
 from pairtune.fast.step import FastStep
+from pairtune.processes import leave_group
 
 PLAYED = "graphs played:"
 
@@ -31,7 +32,11 @@ if __name__ == "__main__":
     dist.init_process_group("gloo")
     torch.cuda.CUDAGraph = CountedGraph
     FastStep.several = True
+    code = None
     try:
         main(sys.argv[1:])
-    finally:
-        print(PLAYED, CountedGraph.played, flush=True)
+    except SystemExit as end:
+        code = end.code
+    print(PLAYED, CountedGraph.played, flush=True)
+    leave_group()  # whoever made it: a thread of it that outlives Python aborts the process
+    sys.exit(code)

@@ -19,6 +19,7 @@ from pairtune.data.pairs import Task
 from pairtune.errors import UserError
 from pairtune.progress import say
 from pairtune.runs.recipe import Recipe
+from pairtune.runs.record import choice_score
 from pairtune.tune.folds import Folds, fold_name, make_folds
 from pairtune.tune.ledger import Entry, Ledger
 from pairtune.tune.plan import Budget, Plan, make_plan
@@ -172,7 +173,7 @@ class Course:
         entry = next(one for one in self.ledger.entries() if one.number == number)
         if done.record is not None:
             metric = self.metric
-            scores = (done.record.after["dev"][metric], done.record.before["dev"][metric])
+            scores = (choice_score(done.record.after["dev"], metric), choice_score(done.record.before["dev"], metric))
             self.ledger.report(entry, job.seed, *scores, done.took)
         elif number == self.ledger.entries()[0].number:
             raise UserError(f"the starting recipe cannot be trained: {done.problem}")
