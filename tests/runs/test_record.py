@@ -263,6 +263,8 @@ def test_where_the_main_metric_is_equal_the_others_choose():
     same, more = {"HP@1": 0.5, "HP@5": 0.7, "MRR": 0.6}, {"HP@1": 0.5, "HP@5": 0.7, "MRR": 0.61}
     assert choice_score(more, "HP@1") > choice_score(same, "HP@1")
     assert choice_score({**same, "HP@1": 0.51}, "HP@1") > choice_score({"HP@1": 0.5, "HP@5": 1.0, "MRR": 1.0}, "HP@1")
+    lucky, steady = {"F1": 0.5, "F1@best": 0.7, "AP": 0.6}, {"F1": 0.6, "F1@best": 0.6, "AP": 0.6}
+    assert choice_score(lucky, "F1") > choice_score(steady, "F1")  # at the best threshold of each
     assert choice_score({"F1": 0.5, "threshold": 0.9}, "F1") == choice_score({"F1": 0.5, "threshold": 0.1}, "F1") == 0.5
 
 

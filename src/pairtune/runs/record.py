@@ -123,15 +123,16 @@ class Run(BaseModel):
         """What to say, and to try, where training did not help; None where it did."""
         if not self.unchanged:
             return None
-        before = self.before["dev"][self.metric]
+        name = deciding_metric(self.before["dev"], self.metric)
+        before = self.before["dev"][name]
         if before >= 1:  # the highest that any metric gives
             return (
-                f"the original encoder has a {self.metric} of {before:.3f} on dev, where no epoch can be better: it is kept "
+                f"the original encoder has a {name} of {before:.3f} on dev, where no epoch can be better: it is kept "
                 f"unchanged. Dev is too easy to choose by: give more or harder pairs, or more texts to search in (--corpus)"
             )
-        best = max(epoch.dev[self.metric] for epoch in self.epochs)
+        best = max(epoch.dev[name] for epoch in self.epochs)
         return (
-            f"no epoch beat the original encoder on dev ({self.metric} {before:.3f} against {best:.3f}): it is kept unchanged. "
+            f"no epoch beat the original encoder on dev ({name} {before:.3f} against {best:.3f}): it is kept unchanged. "
             f"Try a lower train.learning_rate, more pairs, another loss.kind, or look at the pairs: are their labels right?"
         )
 
@@ -203,17 +204,21 @@ TIE = 1e-6  # a step of the main metric that no dev set is large enough for
 
 
 def choice_score(scores: MetricScores, metric: str) -> float:
-    """What epochs and seeds are chosen by: the main metric and, where that is equal, the mean of the others.
+    """What epochs and seeds are chosen by: the deciding metric and, where that is equal, the mean of the others.
 
-    HP@1 of 18 queries has 19 values: the others still see a difference. F1 counts at its best threshold here: it tells trainings
-    apart a little better than the one for other pairs does.
+    HP@1 of 18 queries has 19 values: the others still see a difference.
 
     >>> choice_score({"HP@1": 0.5, "HP@5": 0.7, "MRR": 0.6}, "HP@1")
     0.50000065
     """
-    others = [value for name, value in scores.items() if name != metric and not name.endswith("threshold")]
-    main = scores.get("F1@best", scores[metric]) if metric == "F1" else scores[metric]
-    return main + TIE * (sum(others) / len(others) if others else 0.0)
+    decides = deciding_metric(scores, metric)
+    others = [value for name, value in scores.items() if name != decides and not name.endswith("threshold")]
+    return scores[decides] + TIE * (sum(others) / len(others) if others else 0.0)
+
+
+def deciding_metric(scores: MetricScores, metric: str) -> str:
+    """The main metric; in place of F1 at the threshold for other pairs, F1 at the best one, which tells trainings apart better."""
+    return "F1@best" if metric == "F1" and "F1@best" in scores else metric
 
 
 def kept_run(runs: Sequence[Run]) -> int:
