@@ -217,7 +217,7 @@ def choice_score(scores: MetricScores, metric: str) -> float:
 
 
 def deciding_metric(scores: MetricScores, metric: str) -> str:
-    """The main metric; in place of F1 at the threshold for other pairs, F1 at the best one, which tells trainings apart better."""
+    """The main metric; for F1 the one at the best threshold, which tells trainings apart better than that for other pairs."""
     return "F1@best" if metric == "F1" and "F1@best" in scores else metric
 
 
