@@ -51,8 +51,10 @@ def read_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
     """A recipe from a TOML file or from a shipped name, with `key.path=value` overrides laid over it."""
     path = find_recipe(name)
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as problem:  # no TOML, no UTF-8, a number of thousands of digits, or nested too deeply
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin a file with a mark
+    except UnicodeDecodeError as problem:
+        raise UserError(f"recipe {path}: not UTF-8 ({problem.reason} at byte {problem.start:,}): save it as UTF-8") from problem
+    except (ValueError, RecursionError) as problem:  # no TOML, a number of thousands of digits, or nested too deeply
         raise UserError(f"recipe {path}: not valid TOML: {problem}") from problem
     for override in overrides:
         table = lay_over_all(table, parse_override(override))
