@@ -90,6 +90,23 @@ def test_a_missing_file_and_broken_toml_are_said_plainly(tmp_path):
         read_recipe(write(tmp_path, "task = \n"))
 
 
+def test_a_recipe_of_an_editor_that_marks_its_files_is_read_and_one_in_utf_16_is_told(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('task = "stsb"\n', encoding="utf-8-sig")
+    assert read_recipe(str(path)).task == "stsb"
+    path.write_text('task = "stsb"\n', encoding="utf-16")
+    with pytest.raises(UserError, match=r"mine\.toml: not UTF-8 \(invalid start byte at byte 0\): save it as UTF-8"):
+        read_recipe(str(path))
+
+
+def test_sources_that_are_no_tables_or_lack_a_name_are_told_how_they_are_written(tmp_path):
+    for text in ('sources = "pairs.csv"', 'sources = ["pairs.csv"]'):
+        with pytest.raises(UserError, match=r"write each source under its own \[\[sources\]\] heading, with name and data"):
+            read_recipe(write(tmp_path, text))
+    with pytest.raises(UserError, match=r"sources\.0\.name is missing"):
+        read_recipe(write(tmp_path, '[[sources]]\ndata = "pairs.csv"'))
+
+
 @pytest.mark.parametrize("text", ["loss.temperature", "=3", ""])
 def test_an_override_needs_a_key_and_a_value(text):
     with pytest.raises(UserError, match="expected key=value"):

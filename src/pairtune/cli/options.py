@@ -137,7 +137,8 @@ class OwnData:
         from pairtune.data.records import expand_pattern
 
         names = [*(self.data or ()), *(self.train or ()), *(self.dev or ()), *(self.test or ()), *(self.corpus or ())]
-        if out.exists() and any(path.exists() and path.samefile(out) for name in names for path in expand_pattern(name)):
+        target = out.resolve()  # new/../pairs.csv is pairs.csv once `new` has been made
+        if target.exists() and any(path.exists() and path.samefile(target) for name in names for path in expand_pattern(name)):
             raise UserError(f"{out} is an input file, and its rows would be lost: give another name")
 
     def name(self) -> str:

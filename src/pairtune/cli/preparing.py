@@ -235,7 +235,7 @@ def review(
 
     check_target(out or table)
     own.refuse_loss(out or table)
-    if out is not None and out.exists() and table.exists() and out.samefile(table):
+    if out is not None and table.exists() and out.resolve().exists() and out.resolve().samefile(table):
         raise UserError(f"{out} holds your answers, and they would be lost: give --out another name")
     found = own.read_all()
     say_notes(found)

@@ -53,8 +53,10 @@ def read_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
     """A recipe from a TOML file or from a shipped name, with `key.path=value` overrides laid over it."""
     path = find_recipe(name)
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as problem:  # no TOML, no UTF-8, a number of thousands of digits, or nested too deeply
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin a file with a mark
+    except UnicodeDecodeError as problem:
+        raise UserError(f"recipe {path}: not UTF-8 ({problem.reason} at byte {problem.start:,}): save it as UTF-8") from problem
+    except (ValueError, RecursionError) as problem:  # no TOML, a number of thousands of digits, or nested too deeply
         raise UserError(f"recipe {path}: not valid TOML: {problem}") from problem
     for override in overrides:
         table = lay_over_all(table, parse_override(override))
@@ -159,6 +161,7 @@ HINTS = {
     "loss.temperature": "the softmax divides by it: give a value above 0 (0.05 is usual)",
     "loss.mix": "μ weighs the two losses: give a value from 0 (pointwise only) to 1 (BSC only)",
     "ignore": r"write a list of regular expressions, such as ['https?://\S+']",
+    "sources": "write each source under its own [[sources]] heading, with name and data",
     "train.splits": "name the task's splits with a + between them, such as train+titles (`pairtune tasks` lists them)",
 }
 RENAMED = {
@@ -191,7 +194,10 @@ def _explain_one(error: dict[str, Any], staged: bool) -> str:
         near = [".".join([*plain[:-1], key]) for key in get_close_matches(plain[-1], known, 1)] or _in_a_table(plain)
         meant = f"; did you mean {near[0]}?" if near else ""
         return f"{shown} is not a setting{meant}; known here: {', '.join(known)}"
-    message = HINTS.get(".".join(plain)) or error["msg"][0].lower() + error["msg"][1:]
+    if error["type"] == "missing":
+        return f"{shown} is missing"
+    named = ".".join(part for part in plain if not part.isdigit())  # of a list, as a whole
+    message = HINTS.get(named) or error["msg"][0].lower() + error["msg"][1:]
     return f"{shown} is {error['input']!r}; {message}"
 
 
