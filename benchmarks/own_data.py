@@ -1,4 +1,4 @@
-"""pairtune's default, `tune` and candidates for the default beside stock losses of sentence-transformers, on a user's own data.
+"""pairtune's default, `tune` and variants for the default beside stock losses of sentence-transformers, on a user's own data.
 
 python -m benchmarks.own_data [--case stsb --case cqa-b] [--encoder minilm] [--seeds 1,2] [--jobs 4] [--tune 40]
 python -m benchmarks.own_data --system default --system pearson --system CoSENTLoss
@@ -22,12 +22,12 @@ from typing import Annotated
 
 import typer
 from benchmarks.orphans import end_with_parent
-from lab.own.candidates import CANDIDATES, recipe_of
 from lab.own.cases import CASES, load_case
-from lab.own.page import SHIPPED
-from lab.own.records import RESULTS, OwnRun, add_runs, read_own_runs
+from lab.own.own_page import SHIPPED
+from lab.own.own_runs import RESULTS, OwnRun, add_runs, read_own_runs
 from lab.own.stock import STOCK, stock_losses, train_stock
 from lab.own.thirds import THIRDS, hold_out
+from lab.own.variants import VARIANTS, recipe_of
 
 from pairtune import Run, Task, UserError
 from pairtune.data.pairs import ALIKE
@@ -39,7 +39,7 @@ DEFAULT, TUNED = "default", "tune"
 
 @dataclass(frozen=True)
 class Training:
-    """One of a case: `tune` with so many trainings of folds, a candidate (the default is one) or a stock loss by its name.
+    """One of a case: `tune` with so many trainings of folds, a variant (the default is one) or a stock loss by its name.
 
     thirds: the seed is the third of train and dev that is held out.
     """
@@ -60,7 +60,7 @@ def main(
     jobs: Annotated[int, typer.Option(help="Trainings at once.")] = 1,
     precision: Annotated[str, typer.Option(help="float32 or bf16.")] = "float32",
     tune: Annotated[int, typer.Option(help="Trainings of folds that `tune` may make; 0: leave it out.")] = 0,
-    system: Annotated[list[str] | None, typer.Option(help="default, stock, a stock loss or a candidate.")] = None,
+    system: Annotated[list[str] | None, typer.Option(help="default, stock, a stock loss or a variant.")] = None,
     rule: Annotated[str, typer.Option(help="Only cases that this recipe is chosen for, such as own/answers.")] = "",
     minutes: Annotated[float, typer.Option(help="Begin no training after so many minutes; 0: make all.")] = 0.0,
     thirds: Annotated[bool, typer.Option("--thirds", help="Hold out thirds of train and dev, in place of seeds.")] = False,
@@ -115,23 +115,23 @@ def can_load(case: str) -> bool:
 
 def check_systems(names: Iterable[str]) -> None:
     """Refuse names that mean nothing."""
-    known = {DEFAULT, TUNED, "stock", *STOCK, *CANDIDATES}
+    known = {DEFAULT, TUNED, "stock", *STOCK, *VARIANTS}
     if unknown := sorted(set(names) - known):
         raise UserError(f"unknown system {', '.join(unknown)}; known: {', '.join(sorted(known))}")
 
 
 def systems_of(case: str, names: Iterable[str]) -> list[str]:
-    """What is trained on a case: of the stock losses those that its labels allow, of the candidates those that fit its kind."""
+    """What is trained on a case: of the stock losses those that its labels allow, of the variants those that fit its kind."""
     task = load_case(case)
     stock, default = stock_losses(task), SHIPPED[choose(task).recipe.name]
     found = [one for name in names for one in (stock if name == "stock" else [default if name == DEFAULT else name])]
-    fitting = [one for one in found if (one in stock if one in STOCK else one not in CANDIDATES or fits(one, task))]
+    fitting = [one for one in found if (one in stock if one in STOCK else one not in VARIANTS or fits(one, task))]
     return list(dict.fromkeys(fitting))
 
 
-def fits(candidate: str, task: Task) -> bool:
+def fits(variant: str, task: Task) -> bool:
     """Whether the loss has what it needs: labels, for all losses but batch softmax."""
-    return task.kind != "retrieval" or CANDIDATES[candidate]["loss.kind"] == "bsc"
+    return task.kind != "retrieval" or VARIANTS[variant]["loss.kind"] == "bsc"
 
 
 def train_one(asked: Training) -> OwnRun:
@@ -149,7 +149,7 @@ def train_one(asked: Training) -> OwnRun:
         system="pairtune" if own else "stock",
         name=asked.name,
         seed=asked.seed,
-        settings=CANDIDATES.get(asked.name, {}),
+        settings=VARIANTS.get(asked.name, {}),
         before=before,
         after=after,
         epochs=epochs,
@@ -162,14 +162,14 @@ Found = tuple[dict[str, float], dict[str, float], tuple[float, ...], float, dict
 
 
 def train_own(task: Task, asked: Training) -> Found:
-    """A candidate, such as the default, or what `pairtune tune` finds from the default on."""
+    """A variant, such as the default, or what `pairtune tune` finds from the default on."""
     from pairtune import load_encoder
     from pairtune.sbert.evaluator import evaluate_task
     from pairtune.training import run
     from pairtune.tune import tune
 
     settings = [f'encoder="{asked.encoder}"', f'train.precision="{asked.precision}"']
-    recipe = recipe_of(asked.name, settings) if asked.name in CANDIDATES else choose(task, settings).recipe
+    recipe = recipe_of(asked.name, settings) if asked.name in VARIANTS else choose(task, settings).recipe
     plain: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         if asked.name == TUNED:

@@ -8,11 +8,11 @@ from itertools import product
 
 from lab.changes import recipes_of_evidence
 from lab.comparators import recipes_of_comparators
+from lab.guises import base_task
 from lab.keys import read_data, settings_key
 from lab.paper import PRESETS, all_rows, open_rows, tables
 from lab.rows import read_row
 from lab.searches import searches
-from lab.variants import base_task
 from pairtune import Recipe, Run, UserError
 from pairtune.tune.worker import Job
 

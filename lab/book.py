@@ -11,11 +11,11 @@ import numpy as np
 
 from lab.agenda import record_key
 from lab.cosines import Labels, pair_worths, read_cosines, read_labels
+from lab.guises import base_task
 from lab.keys import settings_key
 from lab.queries import read_queries
 from lab.statistics import Difference, difference
 from lab.validity import Exclusion, problem_of
-from lab.variants import base_task
 from pairtune import Recipe, Run
 from pairtune.runs.record import kept_run, read_records
 

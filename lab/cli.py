@@ -165,8 +165,8 @@ def own(
     table: Annotated[str, typer.Option(help="Print the table of this encoder alone: minilm.")] = "",
 ) -> None:
     """Print lab/own.md: the default for a user's own data beside stock losses, and its rules without the case at hand."""
-    from lab.own.page import make_page, own_table
-    from lab.own.records import read_own_runs
+    from lab.own.own_page import make_page, own_table
+    from lab.own.own_runs import read_own_runs
 
     print(own_table(table, read_own_runs(table)) if table else make_page().rstrip())
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from lab.changes import ChangedRow
+from lab.guises import POSITIVE_ABOVE
 from lab.keys import read_data
 from lab.searches import searches
-from lab.variants import POSITIVE_ABOVE
 from pairtune import Recipe
 
 

@@ -10,6 +10,7 @@ from lab.best import as_chosen, best_first
 from lab.book import Book, Measure, Sample, compare
 from lab.figures import four_digits, with_spread
 from lab.floor import describe_floor
+from lab.guises import base_task
 from lab.keys import settings_key
 from lab.paper import PRESETS, all_rows, caption, published, published_score, tables, title
 from lab.rows import read_row
@@ -17,7 +18,6 @@ from lab.scored_rows import BEST, base_name, check_order, make_row, measures_of,
 from lab.searches import searches
 from lab.statistics import describe_difference
 from lab.untuned import count_looks, find_untuned
-from lab.variants import base_task
 from pairtune import Recipe
 from pairtune.data.datasets import TASKS
 from pairtune.report.grid import Grid

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from lab.agenda import job_key, record_key
 from lab.cosines import append_pairs
+from lab.guises import base_task, load_guise
 from lab.queries import FOLDER, append_queries, score_queries
 from lab.validity import problem_of
-from lab.variants import base_task, load_variant
 from pairtune import Run, UserError
 from pairtune.runs.evidence import EVIDENCE, read_evidence
 from pairtune.runs.record import append_record, read_records
@@ -66,7 +66,7 @@ def reproduce(
 
     setup = Setup(
         out,
-        load=partial(load_variant, silver=out / SILVER),
+        load=partial(load_guise, silver=out / SILVER),
         threads=threads_for(workers, len(missing)),
         keep_models=keep_models,
         checkpoints=checkpoints,

@@ -8,10 +8,10 @@ from typing import Any
 
 from lab.agenda import choose_rows
 from lab.book import Book, Measure, Sample, compare
+from lab.guises import base_task
 from lab.paper import PRESETS, best_published, open_rows, published, published_score, tables
 from lab.rows import read_row, row_names
 from lab.searches import searches
-from lab.variants import base_task
 from pairtune import Recipe, UserError
 from pairtune.runs.record import mean_and_spread
 from pairtune.tune.worker import encoder_name

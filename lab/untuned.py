@@ -9,8 +9,8 @@ from statistics import mode
 
 from lab.book import Book, Measure
 from lab.figures import four_digits
+from lab.guises import base_task
 from lab.keys import settings_key, todays_name
-from lab.variants import base_task
 from pairtune import Run
 from pairtune.data.datasets import TASKS
 

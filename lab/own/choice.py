@@ -6,18 +6,18 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lab.own.records import OwnRun, mean
+from lab.own.own_runs import OwnRun, mean
 
-SEARCHED = ("tune", "default")  # what a user gets: no candidates
-TRIED = 5  # candidates that must have run on a case before it has a part in a choice
-CaseGains = dict[str, dict[str, list[float]]]  # candidate → case → what each seed gained on dev
+SEARCHED = ("tune", "default")  # what a user gets: no variants
+TRIED = 5  # variants that must have run on a case before it has a part in a choice
+CaseGains = dict[str, dict[str, list[float]]]  # variant → case → what each seed gained on dev
 
 
 @dataclass(frozen=True)
 class LeftOut:
     """What a rule that has not seen a case's dataset gets on the case.
 
-    chosen: the candidate with the highest mean gain on dev over the other datasets' cases of the rule; of: how many cases.
+    chosen: the variant with the highest mean gain on dev over the other datasets' cases of the rule; of: how many cases.
     """
 
     case: str
@@ -29,7 +29,7 @@ class LeftOut:
 
 
 def leave_out(runs: Sequence[OwnRun], shipped: Callable[[OwnRun], str]) -> list[LeftOut]:
-    """A line for each case on which enough candidates ran. shipped: the candidate that is the recipe of a case now."""
+    """A line for each case on which enough variants ran. shipped: the variant that is the recipe of a case now."""
     own = [run for run in runs if run.system == "pairtune" and run.name not in SEARCHED]
     tried = {case: len({run.name for run in own if run.case == case}) for case in {run.case for run in own}}
     ours = [run for run in own if tried[run.case] >= min(TRIED, max(tried.values()))]
@@ -56,7 +56,7 @@ def leave_out_one(ours: Sequence[OwnRun], case: str, shipped: Callable[[OwnRun],
 
 
 def best_on_dev(runs: Sequence[OwnRun]) -> str:
-    """The candidate with the highest mean gain on dev, of those that ran on every case; the first of equal ones."""
+    """The variant with the highest mean gain on dev, of those that ran on every case; the first of equal ones."""
     scores: CaseGains = defaultdict(lambda: defaultdict(list))
     for run in runs:
         scores[run.name][run.case].append(run.gain["dev"])
@@ -66,5 +66,5 @@ def best_on_dev(runs: Sequence[OwnRun]) -> str:
 
 
 def gain_on_test(runs: Sequence[OwnRun], case: str, name: str) -> float:
-    """What a candidate gained on the case's test, in the mean over its seeds."""
+    """What a variant gained on the case's test, in the mean over its seeds."""
     return mean([run.gain["test"] for run in runs if run.case == case and run.name == name])

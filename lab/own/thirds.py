@@ -1,4 +1,4 @@
-"""Cross-validation of candidates: thirds of train and dev, each held out in turn. Test has no part in it."""
+"""Cross-validation of variants: thirds of train and dev, each held out in turn. Test has no part in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lab.own.records import OwnRun, mean
+from lab.own.own_runs import OwnRun, mean
 from pairtune import PairSet, Task
 from pairtune.data.splits import connect, distinct, join
 
@@ -50,11 +50,11 @@ def drawn(name: str, of: int) -> int:
 
 
 def thirds_table(runs: Sequence[OwnRun], rule: str, base: str) -> str:
-    """Candidates of a rule beside `base`: the difference on the held-out thirds, in thousandths; markdown."""
+    """Variants of a rule beside `base`: the difference on the held-out thirds, in thousandths; markdown."""
     mine = [run for run in runs if run.rule == rule]
     cases = list(dict.fromkeys(run.case for run in mine))
     rows = [
-        f"| candidate | {' | '.join(f'`{case}`' for case in cases)} | mean | ± | best without a dataset |",
+        f"| variant | {' | '.join(f'`{case}`' for case in cases)} | mean | ± | best without a dataset |",
         "| --- " * (len(cases) + 4) + "|",
     ]
     lines = []
@@ -69,7 +69,7 @@ def thirds_table(runs: Sequence[OwnRun], rule: str, base: str) -> str:
 
 
 def differences(runs: Sequence[OwnRun], name: str, base: str) -> dict[str, float]:
-    """By case, the mean over its thirds of a candidate's score on dev less that of `base`."""
+    """By case, the mean over its thirds of a variant's score on dev less that of `base`."""
     scores = {(run.case, run.name, run.seed): run.after["dev"] for run in runs}
     found: dict[str, list[float]] = {}
     for case, other, third in scores:
@@ -79,7 +79,7 @@ def differences(runs: Sequence[OwnRun], name: str, base: str) -> dict[str, float
 
 
 def best_without(runs: Sequence[OwnRun], dataset: str, base: str) -> str:
-    """The candidate with the highest mean over the cases of all other datasets."""
+    """The variant with the highest mean over the cases of all other datasets."""
     others = [run for run in runs if run.dataset != dataset]
     cases = {run.case for run in others}
     means = {name: differences(others, name, base) for name in dict.fromkeys(run.name for run in others)}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lab.agenda import record_key
 from lab.book import Book
+from lab.guises import base_task
 from lab.queries import append_queries
 from lab.rows import read_row
-from lab.variants import base_task
 
 from pairtune.data.datasets import TASKS
 from pairtune.runs.record import Epoch, Run, append_record

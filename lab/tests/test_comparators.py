@@ -9,11 +9,11 @@ from lab.agenda import choose_everything, job_key, plan_everything
 from lab.augmented import FOLDER, read_silver, sample_pairs, write_silver
 from lab.comparator_tables import comparator_grid, comparator_grids
 from lab.comparators import systems
+from lab.guises import GUISES, load_guise
 from lab.keys import settings_key
 from lab.lines import append_line
 from lab.rival_losses import RIVALS, nt_xent_loss, supcon_loss
 from lab.searches import searches
-from lab.variants import GUISES, load_variant
 from made_runs import make_run, write
 
 from pairtune import PairSet, Task, UserError
@@ -111,12 +111,12 @@ def test_sep_stands_between_subject_and_body(task):
 
 
 def test_the_real_triplets_are_as_many_as_the_authors_code_makes(real_data):
-    assert len(load_variant("cqa-a+triplets").train) == 18417
+    assert len(load_guise("cqa-a+triplets").train) == 18417
 
 
 def test_silver_pairs_that_are_not_there_yet_are_asked_for(real_data, tmp_path):
     with pytest.raises(UserError, match=r"task stsb\+silver-bm25: no pairs are labelled yet: python -m lab augment makes them"):
-        load_variant("stsb+silver-bm25", tmp_path)
+        load_guise("stsb+silver-bm25", tmp_path)
 
 
 def test_every_task_has_the_comparators_that_its_labels_allow():

@@ -8,9 +8,9 @@ import pytest
 from lab.own import packages, senses
 from lab.own.cases import CASES, cut_by_query, load_case
 from lab.own.choice import best_on_dev, leave_out
+from lab.own.own_page import SHIPPED, each_stock_table, left_out_table, make_page, own_table, plain_table, shipped, tuned_table
+from lab.own.own_runs import RESULTS, OwnRun, add_runs, read_own_runs
 from lab.own.packages import Package, answers, grades, same_section
-from lab.own.page import SHIPPED, each_stock_table, left_out_table, make_page, own_table, plain_table, shipped, tuned_table
-from lab.own.records import RESULTS, OwnRun, add_runs, read_own_runs
 from lab.own.stock import STOCK, stock_losses
 from lab.own.thirds import THIRDS, hold_out, thirds_table
 
@@ -89,7 +89,7 @@ def test_what_a_search_found_stands_beside_the_default_and_the_best_stock_loss()
     ]  # fmt: skip
     assert "| `a` | MAP | 0.620 | 0.700 | 0.750 | +0.130 | +0.050 |" in tuned_table(runs)
     both = [*runs, run_of("b", "pl.1-q-half", 0.2)]
-    assert [one.chosen for one in leave_out(both, shipped)] == ["pl.1-q-half"] * 2, "a search is no candidate"
+    assert [one.chosen for one in leave_out(both, shipped)] == ["pl.1-q-half"] * 2, "a search is no variant"
 
 
 def test_marked_candidates_are_shown_as_encode_reads_them():

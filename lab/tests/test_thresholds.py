@@ -2,8 +2,8 @@
 
 import numpy as np
 from lab.cosines import Labels
+from lab.guises import load_guise
 from lab.thresholds import score_draws, thin_positives
-from lab.variants import load_variant
 
 from pairtune.metrics import THRESHOLDS
 
@@ -23,4 +23,4 @@ def test_a_run_that_parts_all_pairs_has_an_f1_of_one_wherever_the_threshold_come
 
 
 def test_rows_are_scored_with_the_threshold_of_the_paper():
-    assert load_variant("stdlib").f1_threshold == "best"
+    assert load_guise("stdlib").f1_threshold == "best"

@@ -89,12 +89,12 @@ def limit(pairs: PairSet, kind: Kind, most: int) -> PairSet:
     """
     if not 0 < most < len(pairs):
         return pairs
-    rows = _first_groups(_groups(pairs, kind, most), most)
+    rows = _first_sets(_kept_together(pairs, kind, most), most)
     return _smaller_corpus(pairs.take(rows), max(most, FEWEST_OTHERS))
 
 
-def _groups(pairs: PairSet, kind: Kind, most: int) -> list[str]:
-    """The group of each pair."""
+def _kept_together(pairs: PairSet, kind: Kind, most: int) -> list[str]:
+    """What each pair is kept together with, by name."""
     queries = list(map(str, pairs.query))
     if kind == "ranking":
         return queries
@@ -102,16 +102,16 @@ def _groups(pairs: PairSet, kind: Kind, most: int) -> list[str]:
     return connected if Counter(connected).most_common(1)[0][1] <= most / PARTS else queries
 
 
-def _first_groups(groups: Sequence[str], most: int) -> np.ndarray:
-    """(N,) bool: whole groups, in an order that their names alone decide, up to so many pairs; at least one group."""
-    sizes = Counter(groups)
+def _first_sets(names: Sequence[str], most: int) -> np.ndarray:
+    """(N,) bool: whole sets, in an order that their names alone decide, up to so many pairs; at least one."""
+    sizes = Counter(names)
     taken: set[str] = set()
     count = 0
     for name in sorted(sizes, key=hash_to_unit):
         if not taken or count + sizes[name] <= most:
             taken.add(name)
             count += sizes[name]
-    return np.array([name in taken for name in groups], bool)
+    return np.array([name in taken for name in names], bool)
 
 
 def _smaller_corpus(pairs: PairSet, others: int) -> PairSet:

@@ -14,7 +14,7 @@ RESULTS = Path(__file__).parents[1] / "results" / "own"
 class OwnRun(BaseModel):
     """One training on one case, by its main metric.
 
-    rule: the recipe that the rules choose for the case. name: a candidate, or a stock loss. settings: what the candidate sets.
+    rule: the recipe that the rules choose for the case. name: a variant, or a stock loss. settings: what the variant sets.
     before, after: the metric on dev and test. epochs: the metric on dev after each.
     seconds: of the steps, without evaluation; None where they were not kept.
     Where thirds of train and dev were held out, the seed is the third, and test says nothing.

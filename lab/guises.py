@@ -31,7 +31,7 @@ def base_task(name: str) -> str:
     return name.partition("+")[0]
 
 
-def load_variant(name: str, silver: Path | None = None) -> Task:
+def load_guise(name: str, silver: Path | None = None) -> Task:
     """The task of this name; after a +, in that guise. silver: the folder of pairs that a cross-encoder has labelled."""
     base, _, guise = name.partition("+")
     task = replace(load_task(base), f1_threshold="best")  # as in the paper, and in all records

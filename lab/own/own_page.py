@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lab.own.choice import SEARCHED, gain_on_test, leave_out
-from lab.own.records import OwnRun, mean, read_own_runs
+from lab.own.own_runs import OwnRun, mean, read_own_runs
 from lab.own.thirds import thirds_table
 
-SHIPPED = {  # rule → the candidate that became its recipe
+SHIPPED = {  # rule → the variant that became its recipe
     "own/positives": "bsc-ex-t03-m2",
     "own/grades": "cp.1-ex",
     "own/answers": "pl.1-q-half",
@@ -103,13 +103,13 @@ def tuned_table(runs: Sequence[OwnRun]) -> str:
 
 
 def plain_table(runs: Sequence[OwnRun]) -> str:
-    """Of the candidates for rankings that mark sides: what they gain read with marks, and read by `encode`; markdown."""
+    """Of the variants for rankings that mark sides: what they gain read with marks, and read by `encode`; markdown."""
     marked = [run for run in runs if run.plain]
     names = sorted({run.name for run in marked})
     ran = {case: {run.name for run in marked if run.case == case} for case in {run.case for run in marked}}
     cases = sorted(case for case, found in ran.items() if found == {*names})
     rows = [
-        "| candidate | dev, with marks | dev, `encode` | test, with marks | test, `encode` |",
+        "| variant | dev, with marks | dev, `encode` | test, with marks | test, `encode` |",
         "| --- | --- | --- | --- | --- |",
     ]
     for name in [*names, "pearson"]:
@@ -129,12 +129,12 @@ def gain_of(run: OwnRun, split: str, plain: bool) -> float:
 
 
 def shipped(run: OwnRun) -> str:
-    """The candidate that `choose` takes for the case of a run."""
+    """The variant that `choose` takes for the case of a run."""
     return SHIPPED[run.rule]
 
 
 def timed(run: OwnRun) -> str:
-    """The candidate whose time is that of the default: marks do not change it, and runs with them were made in another crowd."""
+    """The variant whose time is that of the default: marks do not change it, and runs with them were made in another crowd."""
     return "pc.1-q" if run.rule == "own/answers" else SHIPPED[run.rule]
 
 
@@ -157,12 +157,12 @@ def left_out_table(runs: Sequence[OwnRun]) -> str:
     return "\n".join(rows)
 
 
-def candidates_table(runs: Sequence[OwnRun], rule: str) -> str:
-    """Every candidate of a rule, by its mean gain on dev; markdown."""
+def variants_table(runs: Sequence[OwnRun], rule: str) -> str:
+    """Every variant of a rule, by its mean gain on dev; markdown."""
     mine = [run for run in runs if run.rule == rule and run.system == "pairtune" and run.name not in SEARCHED]
     cases = list(dict.fromkeys(run.case for run in mine))
     rows = [
-        f"| candidate | {' | '.join(f'`{case}`' for case in cases)} | mean on dev | mean on test |",
+        f"| variant | {' | '.join(f'`{case}`' for case in cases)} | mean on dev | mean on test |",
         "| --- " * (len(cases) + 3) + "|",
     ]
     lines = []
@@ -195,7 +195,7 @@ def make_page() -> str:
     parts += ["## Rules without the case at hand", LEFT_OUT, left_out_table(runs)]
     parts += ["## Marked sides, and `encode`", MARKED, plain_table(runs)]
     for rule in dict.fromkeys(run.rule for run in runs):
-        parts += [f"## Candidates for `{rule}`", candidates_table(runs, rule)]
+        parts += [f"## Variants for `{rule}`", variants_table(runs, rule)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -220,7 +220,7 @@ sentences use a word alike, how near two definitions stand, a definition by its 
 * **F1** is at the threshold with the highest F1 on dev, for all systems. The product now chooses a steadier one
   (`python -m lab thresholds`).
 * **Seeds**: one or two each; the tables show means. With MPNet one, and not every stock loss ran on every case.
-* **Marked sides** (`prompts` in the name of a candidate): these runs had scored the encoder with prompts before training. In
+* **Marked sides** (`prompts` in the name of a variant): these runs had scored the encoder with prompts before training. In
   their records that score was replaced by the one without, and epoch 0 was applied to it.
 * **Time**: training steps only, as a ratio, on one H200 that up to 15 trainings shared. Not all runs shared it with the same
   others: read the ratios as rough ones. Marks do not change the time, so that of the runs without them is shown.
@@ -231,7 +231,7 @@ sentences use a word alike, how near two definitions stand, a definition by its 
 * **`own/answers` and `own/positives`** are of 2026-11-19. They were chosen by cross-validation (below), on all cases of their
   rule. Test scores of the mined negatives were seen before that, in a first round of runs that showed dev and test together.
   They looked better on test than on dev; the choice, and that of two negatives and τ = 0.03, is that of the held-out thirds.
-* **Epoch 0**, the encoder as it came, is a candidate for pairtune. Most runs are older than that rule: it was applied to
+* **Epoch 0**, the original encoder, may be kept like any epoch. Most runs are older than that rule: it was applied to
   their dev scores afterwards.
 * **As it comes**: MiniLM was trained on Quora's duplicate questions and on Yahoo! Answers. `qqp` and `antique` are made of them.
   It reads as much of a text here as the default does. On `cqa-b`, dev prefers texts of 90 tokens, with which it has 0.506.
@@ -240,19 +240,19 @@ sentences use a word alike, how near two definitions stand, a definition by its 
 
 EACH = """One stock loss for all cases is what most people take. Over the cases that a stock loss fits:"""
 
-LEFT_OUT = """For each case: the candidate with the best mean on dev over the other datasets' cases of the same rule, and what it
+LEFT_OUT = """For each case: the variant with the best mean on dev over the other datasets' cases of the same rule, and what it
 gains on the case's test, beside the shipped recipe.
 
-Only cases on which five candidates or more ran have a part. `own/grades` and `own/labelled` were chosen on dev over all of
+Only cases on which five variants or more ran have a part. `own/grades` and `own/labelled` were chosen on dev over all of
 them. `own/answers` and `own/positives` were chosen by the held-out thirds (above), which have a leave-one-out of their own.
-Where candidates could not be told apart, the one with fewer settings was taken. There is one exception: for `own/grades`
+Where variants could not be told apart, the one with fewer settings was taken. There is one exception: for `own/grades`
 Pearson alone is ahead on dev, and the recipe was taken when test
 scores were known. Read its line with that in mind."""
 
-HELD_OUT = """Thirds of train and dev are held out in turn; a candidate trains on the rest, 2,500 pairs at most, and its best
+HELD_OUT = """Thirds of train and dev are held out in turn; a variant trains on the rest, 2,500 pairs at most, and its best
 epoch is scored on the third. Figures are thousandths of the case's metric, beside the recipe that was shipped before: means
-over the three thirds. ±: standard error over cases. The last column says of how many left-out datasets the candidate is the
-best without them. Command: `python -m benchmarks.own_data --thirds --precision bf16 --system …`. The base and the candidates
+over the three thirds. ±: standard error over cases. The last column says of how many left-out datasets the variant is the
+best without them. Command: `python -m benchmarks.own_data --thirds --precision bf16 --system …`. The base and the variants
 without `pl` and `t03-m` were run by a driver that made the same thirds and called `pairtune.training.run`."""
 
 TUNED = """`pairtune tune --data FILE` with 16 fold trainings, seed 1, on all cases. The search saw train and dev; test was
@@ -260,7 +260,7 @@ scored once, at its end. Command: `python -m benchmarks.own_data --system tune -
 the average of the last trainings (`average_of`), which `tune` makes now."""
 
 MARKED = """In a ranking the default marks questions and answers for half the left texts of the training set (`mark_share`). The
-model can then be read in both ways: with `encode_query` and `encode_document`, or by plain `encode`. Candidates with `half` in
+model can then be read in both ways: with `encode_query` and `encode_document`, or by plain `encode`. Variants with `half` in
 their name are trained so; `pearson-marks` has all pairs marked, `pearson` none.
 
 The recipe was chosen on dev: read by `encode`, it had to lose nothing against a training without marks, and of those that do it
