@@ -150,7 +150,7 @@ def conclude(
 
 
 def prepare_encoder(recipe: Recipe, task: Task, seed: int) -> tuple[SentenceTransformer, Sides, Task, Task]:
-    """The encoder as it comes, its prompts, and the task as it reads it: as it came, and in training."""
+    """The original encoder, its prompts, and the task as it reads it: at first, and in training."""
     from pairtune.encoders.adapters import check_adapter, merge_adapter
     from pairtune.encoders.loading import check_dimensions, load_encoder
     from pairtune.encoders.prompts import Sides

@@ -43,7 +43,7 @@ def test_each_kind_of_data_has_its_recipe_and_hears_why(kind, pairs, recipe):
     assert len(choice.reasons) == 3
     assert choice.reasons[0].startswith(f"data: {kind}: 12 pairs")
     assert recipe in choice.reasons[1]
-    assert "epoch 0 is the encoder as it came" in choice.reasons[2]
+    assert "epoch 0 is the original encoder" in choice.reasons[2]
 
 
 def test_what_a_user_sets_is_laid_over_the_choice_and_is_in_the_reasons():

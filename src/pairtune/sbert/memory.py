@@ -1,4 +1,4 @@
-"""Vectors that are remembered while a model trains: its own of the last steps, and those of the encoder as it came."""
+"""Vectors that are remembered while a model trains: its own of the last steps, and those of the original encoder."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def choose(task: Task, overrides: Sequence[str] = ()) -> Choice:
             f"data: {describe_profile(data)}",
             f"recipe: {rule.recipe}, for {rule.data}: {rule.does}",
             f"training: {train.epochs} epoch{'s' * (train.epochs != 1)}, batches of {train.batch_size}, learning rate "
-            f"{train.learning_rate:g}, in {train.precision}; the best epoch on dev is kept (epoch 0 is the encoder as it came)",
+            f"{train.learning_rate:g}, in {train.precision}; the best epoch on dev is kept (epoch 0 is the original encoder)",
         ),
     )
 

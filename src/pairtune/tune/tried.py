@@ -179,7 +179,7 @@ class Tuning(BaseModel):
 
     @property
     def gain_over_encoder(self) -> float | None:
-        """The mean difference of the winner to the encoder as it came, on its folds; None where it has none."""
+        """The mean difference of the winner to the original encoder, on its folds; None where it has none."""
         found = [score - self.before[fold] for fold, score in self.winner.scores.items()]
         return sum(found) / len(found) if found else None
 

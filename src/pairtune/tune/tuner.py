@@ -151,14 +151,14 @@ def can_average(recipe: Recipe) -> bool:
 def last_recipe(task: Task, tuning: Tuning) -> Recipe:
     """The winner as it is trained in the end: with dev among its pairs where nothing is chosen on dev any more.
 
-    If the race could not beat the encoder as it came, an epoch is chosen on dev, of which epoch 0 is one.
+    If the race could not beat the original encoder, an epoch is chosen on dev, of which epoch 0 is one.
     """
     recipe = make_recipe({**tuning.recipe, "task": task.name, "name": "tuned"})
     gain = tuning.gain_over_encoder
     if gain is None:
         return recipe
     if gain <= 0:
-        say(f"no variant was better than {recipe.encoder} as it came, on the held-out pairs")
+        say(f"no variant was better on the held-out pairs than the original {recipe.encoder}")
         return recipe.model_copy(update={"select": "best"})
     joined = recipe.select != "best" and task.kind != "classification" and not task.sources
     return recipe.model_copy(update={"dev": "joined"}) if joined else recipe

@@ -170,7 +170,7 @@ def _open_folder(job: Job, path: Path, task: Task) -> RunFolder:
 
 
 def before_path(job: Job, task: Task, out: Path) -> Path:
-    """Where the scores of the encoder as it comes are kept: the same for every run of the same texts, length and dev set."""
+    """Where the scores of the original encoder are kept: the same for every run of the same texts, length and dev set."""
     length = job.recipe.stages[0].train.max_seq_length
     what = (job.recipe.encoder, task.fingerprint(), job.recipe.dev_candidates)  # a task may keep its name and change its texts
     which = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:6]
