@@ -95,7 +95,7 @@ def inspect_sources(recipe: Recipe, pairs: int, as_json: bool) -> None:
 
 
 def show_inspected(task: Task, choice: Choice, found: Findings, seen: Seen, seconds: float | None) -> None:
-    """What was found in the pairs and what the encoder met, and a table of the orders."""
+    """What was found in the pairs and what the encoder met, a table of the orders, and the hardest groups of the recipe's."""
     from pairtune.report.inspected import (
         describe_data,
         describe_default,
@@ -110,9 +110,9 @@ def show_inspected(task: Task, choice: Choice, found: Findings, seen: Seen, seco
     print_texts(f"{format_lines(lines)}\n")
     title = f"{chosen.name}: {len(seen.pairs):,} pairs in batches of {chosen.stages[0].train.batch_size}"
     screen.print(table_of_orders(seen.orders, title))
-    for name, one in seen.orders.items():
-        if one.hardest:  # a plain order has no groups
-            print_texts(f"\nhardest groups by {name}\n{describe_hardest(one, seen.pairs.left, seen.pairs.right)}")
+    grouped = {name: one for name, one in seen.orders.items() if one.hardest}  # a plain order has no groups
+    for name in [name for name in (chosen.stages[0].order.by, "examples", *grouped) if name in grouped][:1]:
+        print_texts(f"\nhardest groups by {name}\n{describe_hardest(grouped[name], seen.pairs.left, seen.pairs.right)}")
 
 
 def estimate_seconds(task: Task, recipe: Recipe) -> float:
