@@ -141,3 +141,14 @@ def test_the_choices_of_a_recipe_are_the_tables_of_the_code():
     assert choices(LossSettings, "kind") == set(LOSSES)
     assert choices(LossSettings, "normalize") == set(NORMALIZATIONS)
     assert choices(OrderSettings, "by") == set(ORDERINGS)
+
+
+def test_a_rule_that_some_text_could_make_slow_is_refused_when_the_recipe_is_read(tmp_path):
+    (tmp_path / "mine.toml").write_text("ignore = ['<[^>]+>']")
+    with pytest.raises(UserError, match=r"mine\.toml: ignore: '<\[\^>\]\+>' repeats .* without end"):
+        read_recipe(str(tmp_path / "mine.toml"))
+    (tmp_path / "mine.toml").write_text("ignore = ['(']")
+    with pytest.raises(UserError, match=r"mine\.toml: ignore: '\(' is not a regular expression"):
+        read_recipe(str(tmp_path / "mine.toml"))
+    (tmp_path / "mine.toml").write_text("ignore = ['<[^<>]+>']")
+    assert read_recipe(str(tmp_path / "mine.toml")).ignore == ("<[^<>]+>",)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from pairtune.encoders.linear import written_linear
 from pairtune.errors import UserError
+from pairtune.runs.linear import write_rule
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -77,14 +77,6 @@ def _rules(pattern: str) -> list[Any]:
     within = rf"(?<![\s{MARK}]){around}"
     rules = [normalizers.Replace(Regex(rf"\A{around}|{within}\z"), ""), normalizers.Replace(Regex(within), " ")]
     try:
-        Regex(pattern)
-    except Exception as problem:  # tokenizers has no narrower one
-        raise UserError(
-            f"ignore: {pattern!r} is not a regular expression as Oniguruma has them ({problem}): mend it"
-        ) from problem
-    try:
-        return [normalizers.Replace(Regex(written_linear(pattern)), MARK), *rules]
+        return [normalizers.Replace(Regex(write_rule(pattern)), MARK), *rules]
     except ValueError as problem:
-        raise UserError(f"ignore: {pattern!r} {problem}") from problem
-    except RecursionError:
-        raise UserError(f"ignore: {pattern[:80]!r}… has too many groups within groups: write fewer") from None
+        raise UserError(f"ignore: {problem}") from problem

@@ -74,9 +74,23 @@ def make_recipe(table: Mapping[str, Any], origin: str = "recipe") -> Recipe:
     if not isinstance(stages, list) or not stages or not all(isinstance(stage, dict) for stage in stages):
         raise UserError(f"{origin}: stages is {stages!r}; write each stage under its own [[stages]] heading")
     try:
-        return Recipe.model_validate({**rest, "stages": [lay_over(shared, stage) for stage in stages]})
+        recipe = Recipe.model_validate({**rest, "stages": [lay_over(shared, stage) for stage in stages]})
     except ValidationError as problem:
         raise UserError(explain(problem, origin, staged="stages" in table)) from None
+    if recipe.ignore:
+        refuse_slow_rules(recipe, origin)
+    return recipe
+
+
+def refuse_slow_rules(recipe: Recipe, origin: str) -> None:
+    """Refuse rules of `ignore` that some text could make slow, before any text is read."""
+    from pairtune.runs.linear import write_rule
+
+    try:
+        for rule in recipe.ignore:
+            write_rule(rule)
+    except ValueError as problem:
+        raise UserError(f"{origin}: ignore: {problem}") from problem
 
 
 def parse_override(text: str) -> TomlTable:

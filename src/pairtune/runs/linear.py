@@ -18,7 +18,7 @@ from functools import cache
 
 import numpy as np
 
-from pairtune.encoders.expressions import ANY, WORD, Choice, Look, Mark, Node, Nodes, One, Reader, Repeat, write, write_one
+from pairtune.runs.expressions import ANY, WORD, Choice, Look, Mark, Node, Nodes, One, Reader, Repeat, write, write_one
 
 STEPS = 2000  # that an expression may take for each character of a text
 CODES = 0x110000  # numbers of characters
@@ -41,6 +41,23 @@ class Rest:
 
 
 END = Rest(0, (ANY,), sure=True)
+
+
+@cache
+def write_rule(pattern: str) -> str:
+    """What runs in place of a rule of `ignore`. ValueError, in words, where it is no expression or could be slow."""
+    from tokenizers import Regex
+
+    try:
+        Regex(pattern)
+    except Exception as problem:  # tokenizers has no narrower one
+        raise ValueError(f"{pattern!r} is not a regular expression as Oniguruma has them ({problem}): mend it") from problem
+    try:
+        return written_linear(pattern)
+    except ValueError as problem:
+        raise ValueError(f"{pattern!r} {problem}") from problem
+    except RecursionError:
+        raise ValueError(f"{pattern[:80]!r}… has too many groups within groups: write fewer") from None
 
 
 def written_linear(pattern: str) -> str:

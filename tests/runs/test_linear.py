@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, normalizers
 
-from pairtune.encoders.linear import STEPS, written_linear
+from pairtune.runs.linear import STEPS, written_linear
 from steps import Counting
 
 TAKEN = [
