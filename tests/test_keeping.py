@@ -44,7 +44,8 @@ def test_where_no_epoch_beats_the_encoder_it_is_kept_as_it_came(tmp_path, tiny_e
     assert "Kept: the original encoder, which no epoch beat on dev" in (tmp_path / "run/model/README.md").read_text()
     before, best = record.before["dev"]["Spearman"], max(epoch.dev["Spearman"] for epoch in record.epochs)
     assert record.advise().startswith(
-        f"no epoch beat the original encoder on dev (Spearman {before:.3f} against {best:.3f}): it is kept unchanged. Try"
+        f"no epoch beat the original encoder on dev (Spearman {before:.3f} against {best:.3f}): it is kept unchanged. "
+        "Dev has 24 pairs only, which can hardly tell: `pairtune tune` judges by cross-validation. Try"
     )
 
 

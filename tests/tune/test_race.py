@@ -66,6 +66,11 @@ def test_a_start_that_nothing_beats_by_more_than_its_noise_is_kept_or_lost_to_wh
     assert len(winner(course)) <= 1
 
 
+def test_a_fold_is_scored_by_a_trained_epoch_even_where_the_original_encoder_is_better(tmp_path):
+    assert BASE.keep_original
+    assert not any(job.recipe.keep_original for job in simulate(make_course(tmp_path, trainings=8), {}))
+
+
 def test_losers_are_dropped_before_they_cost_as_much_as_the_start(tmp_path):
     course = make_course(tmp_path, trainings=40)
     worse = {(axis.name, level): -0.05 for axis in course.space.axes for level in course.space.labels(axis)}

@@ -15,8 +15,10 @@ import pytest
 import searches
 from pairtune.errors import UserError
 from pairtune.runs.record import read_records
-from pairtune.runs.toml import read_recipe
+from pairtune.runs.toml import make_recipe, read_recipe
 from pairtune.tune.race import TOO_SHORT
+from pairtune.tune.tried import Tried, Tuning
+from pairtune.tune.tuner import last_recipe, without_original
 from searches import HELD, TRAININGS, small_search
 from small import assert_same_weights
 
@@ -180,3 +182,28 @@ def test_a_storage_that_cannot_be_opened_is_named(tmp_path, tiny_encoder):
 def test_a_choice_that_cannot_be_trained_ends_the_search_with_the_reason(tmp_path, tiny_encoder):
     with pytest.raises(UserError, match="the starting recipe cannot be trained"):
         small_search(str(tmp_path / "no such encoder"), tmp_path / "run")
+
+
+def made_tuning(gains, finalists=()):
+    """A search whose winner has gained so much over the original encoder on each fold."""
+    before = {fold: 0.5 + 0.1 * fold for fold in range(1, len(gains) + 1)}
+    scores = {fold: before[fold] + gain for fold, gain in enumerate(gains, start=1)}
+    found = Tried(number=0, levels={}, changes={}, scores=scores, seconds=1, folds=len(gains), gain=0, error=None, ended="")
+    told = {"name": "n", "task": "t", "kind": "regression", "metric": "Spearman", "encoder": "minilm", "reasons": [], "notes": []}
+    how = {"untried": 0, "importance": {}, "noise": None, "seconds": 1, "chosen": 0, "recipe": {"name": "mine"}}
+    return Tuning(**told, **how, tried=[found], before=before, finalists=list(finalists))
+
+
+@pytest.mark.parametrize(
+    ("gains", "kept"),
+    [
+        ([0.07, 0.04, 0.07, 0.11, 0.1], False),  # better on every fold: what a small dev says of epoch 0 is chance
+        ([0.3, -0.2, 0.1, -0.1, 0.05], True),  # the folds cannot tell
+        ([-0.07, -0.04, -0.1, -0.02], True),
+        ([], True),
+    ],
+)
+def test_the_original_encoder_is_kept_out_of_the_last_training_where_all_folds_together_are_against_it(small_task, gains, kept):
+    tuning = made_tuning(gains)
+    assert last_recipe(small_task, tuning).keep_original == kept
+    assert without_original(make_recipe({"name": "other"}), tuning).keep_original == kept

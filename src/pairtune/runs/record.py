@@ -18,6 +18,7 @@ from pairtune.runs.lock import take_lock
 MetricScores = dict[str, float]
 Precision = Literal["float32", "int8", "binary"]
 DEV = "eval_dev_"
+FEW_DEV_PAIRS = 100  # with fewer, which of two models is better on dev is often chance
 
 
 class Epoch(BaseModel):
@@ -131,8 +132,13 @@ class Run(BaseModel):
                 f"unchanged. Dev is too easy to choose by: give more or harder pairs, or more texts to search in (--corpus)"
             )
         best = max(epoch.dev[name] for epoch in self.epochs)
+        few = (
+            f"Dev has {self.pairs['dev']} pairs only, which can hardly tell: `pairtune tune` judges by cross-validation. "
+            if self.pairs["dev"] < FEW_DEV_PAIRS
+            else ""
+        )
         return (
-            f"no epoch beat the original encoder on dev ({name} {before:.3f} against {best:.3f}): it is kept unchanged. "
+            f"no epoch beat the original encoder on dev ({name} {before:.3f} against {best:.3f}): it is kept unchanged. {few}"
             f"Try a lower train.learning_rate, more pairs, another loss.kind, or look at the pairs: are their labels right?"
         )
 

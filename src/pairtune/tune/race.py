@@ -163,9 +163,13 @@ class Course:
         return self.job(entry, fold)
 
     def job(self, entry: Entry, fold: int) -> Job:
-        """The training of a variant on a fold."""
+        """The training of a variant on a fold.
+
+        Its score is that of a trained epoch, also where that is worse than the original encoder: the folds together say if it is.
+        """
         recipe = self.space.recipe(entry.levels, name=f"variant-{entry.number}")
-        return Job(recipe.model_copy(update={"task": fold_name(fold), "dev": "given", "dev_candidates": 0}), fold)
+        settings = {"task": fold_name(fold), "dev": "given", "dev_candidates": 0, "keep_original": False}
+        return Job(recipe.model_copy(update=settings), fold)
 
     def settle(self, job: Job, done: Done) -> None:
         """Note what became of a fold."""

@@ -178,10 +178,9 @@ class Tuning(BaseModel):
         return sum(len(one.scores) for one in self.tried)
 
     @property
-    def gain_over_encoder(self) -> float | None:
-        """The mean difference of the winner to the original encoder, on its folds; None where it has none."""
-        found = [score - self.before[fold] for fold, score in self.winner.scores.items()]
-        return sum(found) / len(found) if found else None
+    def beside_encoder(self) -> Comparison:
+        """The winner beside the original encoder, on the winner's folds."""
+        return compare(self.winner.scores, self.before)
 
 
 def read_tuning(folder: Path) -> Tuning:

@@ -131,7 +131,8 @@ def finish(task: Task, folder: Path, tuning: Tuning) -> Tuned:
 
     recipe, others = last_recipe(task, tuning), list[Recipe]()
     if can_average(recipe):
-        others = [make_recipe({**one, "task": task.name, "name": "tuned"}) for one in tuning.finalists]
+        finalists = [make_recipe({**one, "task": task.name, "name": "tuned"}) for one in tuning.finalists]
+        others = [without_original(one, tuning) for one in finalists]
         recipe = recipe.model_copy(update={"average_of": max(1, tuning.last - len(others))})
     write_toml(folder / RECIPE, recipe)
     if tuning.trainings:
@@ -153,12 +154,21 @@ def last_recipe(task: Task, tuning: Tuning) -> Recipe:
 
     If the race could not beat the original encoder, an epoch is chosen on dev, of which epoch 0 is one.
     """
-    recipe = make_recipe({**tuning.recipe, "task": task.name, "name": "tuned"})
-    gain = tuning.gain_over_encoder
-    if gain is None:
+    recipe = without_original(make_recipe({**tuning.recipe, "task": task.name, "name": "tuned"}), tuning)
+    found = tuning.beside_encoder
+    if not found.folds:
         return recipe
-    if gain <= 0:
+    if found.gain <= 0:
         say(f"no variant was better on the held-out pairs than the original {recipe.encoder}")
         return recipe.model_copy(update={"select": "best"})
     joined = recipe.select != "best" and task.kind != "classification" and not task.sources
     return recipe.model_copy(update={"dev": "joined"}) if joined else recipe
+
+
+def without_original(recipe: Recipe, tuning: Tuning) -> Recipe:
+    """The recipe without the original encoder as epoch 0, where it is clearly worse on all folds together.
+
+    Their pairs are many times those of dev, which alone may say the opposite by chance.
+    """
+    found = tuning.beside_encoder
+    return recipe.model_copy(update={"keep_original": False}) if found.gain > found.error else recipe
