@@ -142,7 +142,7 @@ def test_another_recipe_that_is_better_on_dev_is_kept(tmp_path, smallest_encoder
     first, other = (train(one, out=tmp_path / name, task=small_task)[0] for name, one in (("first", bad), ("other", good)))
     assert first.dev_score() < other.dev_score() == found.dev_score() and found.mean_of == 1
     assert found.led_by == "loss.kind = mse, train.learning_rate = 1e-09"
-    assert found.epochs == other.epochs and "with loss.kind = mse" in found.describe_kept()
+    assert found.epochs == other.epochs and ", of the training with loss.kind = mse" in found.describe_kept()
     assert found.after == other.after and found.seconds > other.seconds
     assert_same_weights(Path(other.model), Path(found.model))
     assert len(read_records(tmp_path / "both" / "results.jsonl")) == 1  # test was scored once

@@ -153,7 +153,7 @@ class Run(BaseModel):
             kept = f"the mean of the weights after each of {count} epochs"
         else:
             kept = f"epoch {self.best_epoch} of {count}, the {'last' if self.recipe.get('select') == 'last' else 'best on dev'}"
-        kept += f" with {self.led_by}" if self.led_by else ""
+        kept += f", of the training with {self.led_by}" if self.led_by else ""
         return kept if self.mean_of == 1 else f"the mean of the weights of {self.mean_of} trainings; of the first, {kept}"
 
 
