@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -65,6 +65,7 @@ def train(
 ) -> None:
     """Train on your pairs (--data), or train a recipe, and keep the model that is best on dev."""
     from pairtune import training
+    from pairtune.tune.doubt import train_surely
 
     overrides = set_encoder(settings, model)
     overrides += [f"seeds={parse_seeds(seeds)}"] if seeds is not None else []
@@ -76,7 +77,8 @@ def train(
             folder = out or Path("runs") / (chosen.name.replace("/", "-") if task is None else own.name())
             if resume and not any(folder.glob("seed-*/recipe.json")):
                 say(f"there is nothing to resume in {folder}: training from the beginning")
-            runs = training.train(chosen, out=folder, task=task, resume=resume, overwrite=overwrite)
+            how: Any = {"out": folder, "resume": resume, "overwrite": overwrite}
+            runs = training.train(chosen, **how) if task is None else train_surely(chosen, task=task, **how)
             if is_first():
                 print_runs(runs, folder, as_json)
     except KeyboardInterrupt:
