@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -53,9 +54,25 @@ def test_what_the_folds_said_is_known_to_a_resumed_training(doubted, encoder, ta
 
 def test_a_process_that_died_before_its_second_training_makes_it_when_resumed(tmp_path, encoder, task, doubted):
     train(recipe_of(encoder), out=tmp_path / "run", task=task)
-    (tmp_path / "run" / ANSWER).write_text("{}")  # the last thing that it did
+    shutil.copy(doubted[0] / ANSWER, tmp_path / "run")  # the last thing that it did
     (found,) = train_surely(recipe_of(encoder), out=tmp_path / "run", task=task, resume=True)
     assert not found.unchanged and found.after == doubted[1][0].after
+
+
+def test_what_folds_said_of_other_pairs_or_settings_does_not_count(tmp_path, encoder, small_task, doubted):
+    """A finished run is not lost to an answer that an earlier one has left in its folder."""
+    (found,) = train(recipe_of(encoder), out=tmp_path / "run", task=small_task)
+    shutil.copy(doubted[0] / ANSWER, tmp_path / "run")
+    settings = found.recipe
+    (again,) = train_surely(recipe_of(encoder), out=tmp_path / "run", task=small_task, resume=True)
+    assert again.recipe["keep_original"] is settings["keep_original"] is True and again.finished == found.finished
+
+
+def test_pairs_that_all_share_texts_have_no_parts_to_ask(encoder, task, capsys):
+    lefts = tuple(f"stone river {row % 2}" for row in range(160))
+    shared = replace(task, train=replace(task.train, left=lefts, right=lefts[1:] + lefts[:1]))
+    assert ask_folds(recipe_of(encoder), shared).folds == 0
+    assert "there are no parts to ask" in capsys.readouterr().err
 
 
 def test_where_folds_are_not_for_training_the_original_encoder_is_kept(tmp_path, encoder, small_task, capsys):

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from pairtune.data.pairs import Task
 from pairtune.progress import count_processes, say
-from pairtune.runs.folder import write_whole
+from pairtune.runs.folder import ask_for, write_whole
 from pairtune.runs.recipe import Recipe
 from pairtune.runs.record import FEW_DEV_PAIRS, Run, kept_run
 from pairtune.tune.folds import fold_name, make_folds
@@ -17,7 +17,7 @@ from pairtune.tune.queue import threads_for
 from pairtune.tune.tried import Comparison, compare
 from pairtune.tune.worker import Job, Setup, attempt
 
-ANSWER = "folds.json"  # in the folder of the runs, where folds were for training
+ANSWER = "folds.json"  # in the folder of the runs: for which pairs and settings folds were for training
 FOLDS, MOST_TRAINED = 5, 2000  # pairs that a fold trains on
 
 
@@ -26,7 +26,8 @@ def train_surely(recipe: Recipe, *, out: Path, task: Task, resume: bool = False,
     from pairtune.training import train
 
     trained = recipe.model_copy(update={"keep_original": False})
-    if resume and (out / ANSWER).exists():
+    asked = json.dumps(ask_for(trained, 0, task.fingerprint(trained.extra_splits)), sort_keys=True)
+    if resume and (out / ANSWER).exists() and (out / ANSWER).read_text(encoding="utf-8") == asked:
         first = holds_first(out)
         return train(trained, out=out, task=task, resume=not first, overwrite=first)
     runs = train(recipe, out=out, task=task, resume=resume, overwrite=overwrite)
@@ -38,7 +39,7 @@ def train_surely(recipe: Recipe, *, out: Path, task: Task, resume: bool = False,
         say(f"training is not clearly better there ({found}): the original encoder is kept")
         return runs
     say(f"training is clearly better there ({found}): it is done again, and the original encoder is no candidate")
-    write_whole(out / ANSWER, json.dumps({"gain": found.gain, "error": found.error, "folds": found.folds}))
+    write_whole(out / ANSWER, asked)
     return train(trained, out=out, task=task, overwrite=True)
 
 
@@ -60,6 +61,9 @@ def in_doubt(recipe: Recipe, task: Task, runs: Sequence[Run]) -> bool:
 def ask_folds(recipe: Recipe, task: Task) -> Comparison:
     """Training beside the original encoder, on parts of train and dev that are held out in turn. Nothing where one fails."""
     folds = make_folds(task, MOST_TRAINED if len(task.train) > MOST_TRAINED else 0, FOLDS)
+    if not folds.tenths:
+        say("most pairs share texts with each other: there are no parts to ask")
+        return Comparison(0, 0.0, float("inf"))
     after, before = dict[int, float](), dict[int, float]()
     with TemporaryDirectory() as scratch:
         setup = Setup(Path(scratch), folds, threads_for(1, 1), checkpoints=False)
